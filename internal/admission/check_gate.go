@@ -49,7 +49,7 @@ type queue struct {
 	tenant      uint32
 	first, last *waiter
 	weight      int64 // sum of the weights of the checks in the queue
-	credit      int64 // number of rounds that the first check has waited for
+	credit      int64 // number of rounds that the first check in the queue has waited
 	prev, next  *queue
 }
 
@@ -57,7 +57,7 @@ type queue struct {
 type waiter struct {
 	answer     chan error // has a capacity of 1; receives the result of Enter
 	weight     int64
-	queue      *queue // nil after the result was sent to answer
+	queue      *queue // nil after the result has been sent to answer
 	prev, next *waiter
 }
 
@@ -73,17 +73,16 @@ func New(cfg Config) *Gate {
 }
 
 // Enter reserves weight slots for a check of a tenant. If too few slots are free, it waits. A
-// weight below 1 counts as 1. A weight above Config.Slots counts as Config.Slots, because
-// otherwise the check could never be served. If Enter returns nil, the caller must call Leave
-// with the same weight.
+// weight below 1 counts as 1. A weight above Config.Slots counts as Config.Slots, because otherwise
+// the check could never be served. If Enter returns nil, the caller must call Leave with the same
+// weight.
 //
-// If too few slots are free and too many checks already wait, Enter returns ErrOverloaded at
-// once. While the check waits, it may also be rejected with ErrOverloaded to make room for
-// another tenant. If ctx ends while the check waits, Enter returns the error of ctx.
+// If too few slots are free and too many checks already wait, Enter returns ErrOverloaded at once.
+// While the check waits, it may also be rejected with ErrOverloaded to make room for another
+// tenant. If ctx ends while the check waits, Enter returns the error of ctx.
 //
-// If the client has closed the connection while the check waited, Enter returns
-// context.Canceled. It finds this out with the method Left of ctx, which contexts of package
-// http1 have.
+// If the client has closed the connection while the check waited, Enter returns context.Canceled.
+// Enter learns this from the method Left of ctx, which contexts of package http1 have.
 func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 	if g == nil {
 		return nil
@@ -201,7 +200,7 @@ func (g *Gate) enqueue(tenant uint32, n int64) *waiter {
 	q.weight += n
 	g.waiting += n
 	g.state.Or(1)
-	g.serve() // slots may have become free before the lowest bit of state was set
+	g.serve() // slots may have become free before enqueue set the lowest bit of state
 	return w
 }
 
@@ -249,11 +248,11 @@ func (g *Gate) withdraw(w *waiter) bool {
 	return true
 }
 
-// serve gives free slots to waiting checks. It visits the queues in turn, by deficit round
-// robin. In each round, a queue gains the right to one slot, and a check of weight n is served
-// after n rounds. So tenants get equal numbers of slots, not of checks. If too few slots are
-// free for the next check, serve stops, and all queues wait. Otherwise lighter checks could
-// overtake a heavy check forever.
+// serve gives free slots to waiting checks. It visits the queues in turn, by deficit round robin.
+// In each round, a queue gains the right to one slot, and a check of weight n is served after n
+// rounds. Therefore tenants get equal numbers of slots, not equal numbers of checks. If too few
+// slots are free for the next check, serve stops, and all queues wait. Otherwise a heavy check
+// could wait forever while lighter checks overtake it.
 func (g *Gate) serve() {
 	for g.turn != nil {
 		q := g.turn

@@ -13,9 +13,9 @@ const (
 	MaxSlotsEach = 2
 )
 
-// Slots bounds how many expensive requests, such as downloads and previews, a node serves at
-// the same time. So they do not slow down checks and other requests. In the zero value, all
-// slots are free.
+// Slots bounds how many expensive requests, such as downloads and previews, a node serves at the
+// same time. Because of this bound, they do not slow down checks and other requests. In the zero
+// value, all slots are free.
 type Slots struct {
 	mu    sync.Mutex
 	taken int

@@ -32,8 +32,7 @@ var keyColumns = []Column{
 	{"ALLOWED IPS", "allowed_ips"},
 }
 
-// keyOwner has the flag that selects whose keys a command manages: those of a tenant, or those
-// of the operator.
+// keyOwner has the flag that selects the owner of the keys of a command: a tenant or the operator.
 type keyOwner struct {
 	Tenant string `setting:"false" placeholder:"SLUG" help:"Keys of this tenant. Default: keys of the operator."`
 }
@@ -111,7 +110,8 @@ func (n keysCreate) Run(ctx context.Context, t Terminal) error {
 	return c.secret(ctx, n.path(), body)
 }
 
-// customerKey creates a key with the token of a customer, and prints the key without this token.
+// customerKey creates a key from a token that the customer has chosen, and prints the key without
+// this token.
 func (n keysCreate) customerKey(ctx context.Context, c *client, body object) error {
 	token, err := os.ReadFile(n.CustomerKeyFile)
 	if err != nil {

@@ -85,7 +85,7 @@ func (n linksCreate) Run(ctx context.Context, t Terminal) error {
 	if err := json.Unmarshal(a.body, &made); err != nil || made.Link == "" {
 		return fmt.Errorf("the answer has no link: %w", err)
 	}
-	if strings.HasPrefix(made.Link, "/") { // HEADGATE_PUBLIC_URL of the server is not set
+	if strings.HasPrefix(made.Link, "/") { // the server has no setting HEADGATE_PUBLIC_URL
 		made.Link = c.base + made.Link
 	}
 	t.say("shared link %s, shown once:", plain(made.ID))

@@ -102,7 +102,7 @@ type lineWriter struct {
 	output   Output
 	terminal Terminal
 	row      func(json.RawMessage) (string, error)
-	rest     []byte // the start of a line whose end was not written yet
+	rest     []byte // the beginning of a line whose end has not been written yet
 }
 
 func (l *lineWriter) Write(text []byte) (int, error) {
@@ -210,8 +210,9 @@ func cell(v any) string {
 	return plain(fmt.Sprint(v))
 }
 
-// plain replaces control characters in a text by escapes, so that they cannot control the terminal.
-// Attribute values may contain them, because they come from the clients of a tenant.
+// plain replaces control characters in a text with escapes, so that they cannot control the
+// terminal. Attribute values may contain control characters, because they come from the clients of
+// a tenant.
 func plain(text string) string {
 	if text == "" {
 		return "-"
@@ -270,7 +271,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 			n.Kind, n.Tag = yaml.MappingNode, "!!map"
 		}
 		for d.More() {
-			child, err := yamlNode(d) // reads a member name or a value
+			child, err := yamlNode(d) // the child is a member name or a value
 			if err != nil {
 				return nil, err
 			}

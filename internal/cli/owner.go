@@ -5,8 +5,8 @@ import (
 	"net/url"
 )
 
-// owner has the flag that selects whose objects a command uses, such as alert rules or shared
-// links: those of a tenant, or those of the operator.
+// owner has the flag that selects the owner of the objects of a command, such as alert rules or
+// shared links: a tenant or the operator.
 type owner struct {
 	Tenant string `setting:"false" placeholder:"SLUG" help:"The tenant that owns it. Default: the operator, or the tenant of the API key."`
 }

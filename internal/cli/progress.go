@@ -16,10 +16,10 @@ const (
 	progressInterval = 200 * time.Millisecond
 )
 
-// Progress shows on a terminal how far an operation is, once it has taken longer than a second.
-// done returns how many of the total units are finished; another goroutine calls it. If total is 0,
-// Progress only shows the elapsed time, and done may be nil. The caller must call stop at the end,
-// which clears the line.
+// Progress shows the progress of an operation on a terminal, after the operation has taken longer
+// than a second. done returns how many of the total units are finished; it is called in another
+// goroutine. If total is 0, Progress shows only the elapsed time, and done may be nil. At the end,
+// the caller must call stop, which clears the line.
 func (t Terminal) Progress(what string, total int64, done func() int64) (stop func()) {
 	if !t.Interactive {
 		return func() {}
@@ -53,8 +53,8 @@ func (t Terminal) showProgress(ctx context.Context, what string, total int64, do
 	}
 	defer func() { _ = bar.Clear() }()
 	for {
-		// The error is ignored: the operation must continue if the terminal cannot show its
-		// progress.
+		// The error is ignored, because the operation must continue even if the terminal cannot
+		// show its progress.
 		_ = bar.Set64(min(done(), total))
 		if total < 0 {
 			_ = bar.RenderBlank()

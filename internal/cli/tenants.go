@@ -38,8 +38,8 @@ func (l tenantsList) Run(ctx context.Context, t Terminal) error {
 	return l.rows(ctx, t, path("tenants"), map[string]string{"q": l.Query, "status": l.Status, "plan": l.Plan}, l.Limit, tenantColumns)
 }
 
-// rows prints a list that the API returns for path. filters are query parameters; empty ones are
-// left out.
+// rows prints a list that the API returns for path. filters are query parameters. Parameters with
+// an empty value are left out.
 func (c Connection) rows(ctx context.Context, t Terminal, path string, filters map[string]string, limit int, columns []Column) error {
 	cl, err := c.client(t)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s tenantsSet) Run(ctx context.Context, t Terminal) error {
 	object(is.Tenant).set("name", s.Name)
 	s.apply(is.Tenant)
 	if is.Tenant["plan"] == nil {
-		is.Tenant["plan"] = nil // PUT requires the member; null means no plan
+		is.Tenant["plan"] = nil // a PUT request must contain the member; null means no plan
 	}
 	return c.change(ctx, http.MethodPut, at, is.Tenant, before.header.Get("ETag"), tenantColumns...)
 }

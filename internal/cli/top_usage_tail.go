@@ -136,9 +136,9 @@ func (tailCommand) Help() string {
 		"With -o json, each decision is one line; with -o yaml, each is one document."
 }
 
-// overlap is the maximum delay between a denial and its storage. Denials are therefore not
-// stored in the order of their times. Each request of tail repeats the last 30 s, and tail
-// leaves out the denials that it has printed.
+// overlap is the maximum time between a denial and its storage. Because of this delay, denials are
+// not stored in the order of their times. Therefore each request of tail asks again for the last 30
+// s. tail does not print a denial twice.
 const overlap = 30 * time.Second
 
 // Run prints new denials until ctx ends.
@@ -185,7 +185,7 @@ func (l tailCommand) read(ctx context.Context, c *client, from time.Time) ([]jso
 			query.Set(name, value)
 		}
 	}
-	if l.Outcome != "denied" { // the default; a server of an earlier release does not know the parameter
+	if l.Outcome != "denied" { // "denied" is the default of the server, and a server of an earlier release rejects the parameter
 		query.Set("outcome", l.Outcome)
 	}
 	if l.Degraded {

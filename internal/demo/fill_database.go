@@ -19,20 +19,20 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// seed is the seed of the random generator for synthetic users and their requests. So every
+// seed is the seed of the random generator for synthetic users and their requests. Therefore every
 // demo has the same users and requests.
 const seed = 20_250_301
 
 // A Node has the parts of the serving process that Fill uses.
 type Node struct {
-	// Snapshot returns the current snapshot. Refresh loads the latest revision into it.
+	// Snapshot returns the current snapshot. Refresh loads the latest revision into the snapshot.
 	Snapshot func() *snapshot.Snapshot
 	Refresh  func(context.Context) error
 	// NewLimiter creates a limiter without counters. Fill uses it to decide the requests of the
 	// history. now is the clock of this limiter, in microseconds since the epoch.
 	NewLimiter func(now func() int64) enforcement.Limiter
-	// Limiter is the limiter of live checks. At the end of the history, Fill charges to it what
-	// the history used of windows of an hour and more. Default: none; these windows then start
+	// Limiter is the limiter of live checks. At the end of the history, Fill charges this limiter
+	// with the usage of windows of an hour and more. Default: none; these windows then start
 	// unused.
 	Limiter enforcement.Limiter
 }
@@ -113,13 +113,14 @@ func (f *filling) make(ctx context.Context) error {
 	})
 }
 
-// furnish creates the plans, the tenants and the exceptions. It returns the compiled tenants
-// for three stages of the history: first with the first versions of the plans, then with the
-// second versions, lists and overrides, and at the end with blocks too.
+// furnish creates the plans, the tenants and the exceptions. It returns the compiled tenants for
+// three stages of the history. In the first stage, the tenants have the first versions of the
+// plans. In the second stage, they have the second versions, lists and overrides. In the third
+// stage, they have blocks too.
 //
 // The plans and tenants get creation times before the history. The second versions get a
-// publication time shortly before the counts by minute start. So the published versions decided
-// all requests that are counted by minute.
+// publication time shortly before the boundary, at which the counts by minute start. Therefore the
+// published versions have decided all requests that are counted by minute.
 func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
 	began := audit.Dated(ctx, i.MadeAt.Add(-f.history-time.Hour))
 	for k, draft := range samplePlans(1) {
@@ -181,8 +182,8 @@ func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) 
 	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
 }
 
-// settled is the time from the publication of the second versions to the boundary. A real
-// installation also takes this long until every node uses a new version.
+// settled is the time from the publication of the second versions to the boundary. In a real
+// installation, every node uses a new version after this time.
 const settled = time.Minute
 
 // revise publishes the second version of each sample plan. The publication time is earlier than
@@ -207,8 +208,8 @@ func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 	return nil
 }
 
-// boundary returns the time in the history from which on requests are counted by minute. end is
-// the end of the history.
+// boundary returns the time in the history after which requests are counted by minute. end is the
+// end of the history.
 func (s *Service) boundary(end time.Time) time.Time {
 	return end.Add(-min(byTheMinute, s.history/4)).Truncate(time.Hour)
 }
@@ -259,8 +260,8 @@ func (f *filling) fillGap(ctx context.Context, i Info) error {
 	return f.write(ctx, from, end, func(time.Time) map[string]*enforcement.Subject { return now })
 }
 
-// counted returns the end of the newest minute or hour for which the demo has counts. If the
-// newest count is older than the length of a history, it returns now minus that length.
+// counted returns the end of the newest minute or hour for which the demo has counts. If the newest
+// count is older than the length of a history, counted returns now minus this length.
 func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time, error) {
 	last := now.Add(-f.history)
 	for _, step := range []metrics.Step{metrics.Hour, metrics.Minute} {
@@ -281,8 +282,8 @@ func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time
 }
 
 // write writes the history of [from, end). It writes the part before the boundary and the part
-// after it at the same time. The older part spends most of its time deciding requests, the
-// newer part writing counts. Each part starts without counters.
+// after the boundary at the same time. The first part spends most of its time on decisions, the
+// second part on writing counts. Each part starts without counters.
 func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.Time) map[string]*enforcement.Subject) error {
 	began := time.Now()
 	f.log.Info("writing the demo's history; a week takes some seconds", "from", from.UTC().Format(time.RFC3339))
@@ -306,7 +307,8 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	if err := parts.Wait(); err != nil {
 		return fmt.Errorf("write the demo's history: %w", err)
 	}
-	// Minutes before the boundary have the counts of a whole hour, so previews must not read them.
+	// A minute before the boundary contains the counts of a whole hour, so previews must not read
+	// it.
 	roller := metrics.NewRoller(f.store, metrics.RollerConfig{Now: func() time.Time { return end }, Minutes: end.Sub(middle), Logger: f.log})
 	if err := roller.Turn(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("roll up the demo's history: %w", err)
@@ -317,8 +319,8 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	return nil
 }
 
-// carry charges what the history used of long windows to the live limiter. It logs an error and
-// does not return it, so that the demo starts even if the limiter is unavailable.
+// carry charges the live limiter with what the history used of long windows. It logs an error
+// instead of returning it, so that the demo starts even if the limiter is unavailable.
 func (f *filling) carry(ctx context.Context, told []*history, subjects map[string]*enforcement.Subject) {
 	if f.node.Limiter == nil {
 		return

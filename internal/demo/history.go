@@ -18,10 +18,10 @@ import (
 // written to the first minute of their hour. The sums of hours stay the same, with a sixtieth
 // of the rows. The limiter still decides at the true times.
 const (
-	byTheMinute  = 25 * time.Hour // a history shorter than four times this uses a quarter of its length instead
+	byTheMinute  = 25 * time.Hour // if the history is shorter than four times this, a quarter of its length is used instead
 	keptRefusals = 24 * time.Hour
-	// flushEvery is the simulated time between two batches after the boundary, where counts are
-	// by minute. flushEveryOlder is that before the boundary.
+	// flushEvery is the simulated time between two batches after the boundary, where counts are by
+	// minute. flushEveryOlder is this time before the boundary.
 	flushEvery      = 5 * time.Minute
 	flushEveryOlder = 6 * time.Hour
 )
@@ -84,8 +84,8 @@ func (h *history) newID() (id [16]byte) {
 	return id
 }
 
-// tell decides the requests of the time [from, to) and writes the counts. who returns the
-// compiled tenants, by slug, that are valid at a time. tell calls between after each flush.
+// tell decides the requests of the time [from, to) and writes the counts. The function who returns
+// the compiled tenants for a time, by slug. tell calls between after each flush.
 func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject,
 	between func(context.Context) error,
 ) error {
@@ -137,15 +137,15 @@ func (h *history) flush(ctx context.Context) error {
 // end waits until all counts are written.
 func (h *history) end() error { return h.behind.end() }
 
-// behind is a store that writes batches in order in a goroutine. Meanwhile the history decides
-// the next requests. behind drops denials before the time kept, because the store would soon
-// delete them.
+// behind is a store that writes batches in a goroutine, in order, while the history decides the
+// next requests. behind drops denials that are older than kept, because the store would soon delete
+// them.
 type behind struct {
 	metrics.Store
 	kept    time.Time // denials before this time are not written
 	batches chan work
 	failed  chan struct{} // closed at the first error
-	err     error         // the first error; valid when failed or ended is closed
+	err     error         // the first error; only valid after failed or ended is closed
 	ended   chan struct{}
 }
 
@@ -160,8 +160,7 @@ func newBehind(s metrics.Store, kept time.Time) *behind {
 	return b
 }
 
-// AddCounts queues a batch for writing. If it returns an error, the error belongs to an earlier
-// batch.
+// AddCounts queues a batch for writing. An error that it returns belongs to an earlier batch.
 func (b *behind) AddCounts(ctx context.Context, batch metrics.Batch) error {
 	kept := batch.Refusals[:0]
 	for i := range batch.Refusals {

@@ -14,16 +14,17 @@ import (
 // the history.
 const longWindow = time.Hour
 
-// A used is what the history has charged to a counter in the counter's current window.
+// A used is the number of units that the history has charged to a counter in the counter's current
+// window.
 type used struct {
 	subject *enforcement.Subject
 	limit   *enforcement.RuleLimit
-	meter   *enforcement.Meter // meter of limit; for calendar windows, in the time zone of the tenant
+	meter   *enforcement.Meter // meter of the limit; for a calendar window, in the time zone of the tenant
 	cost    int64
 }
 
-// usage adds to into what the history has used of each counter with a long window, as of the
-// end of the history.
+// usage adds to the map into what the history has used of each counter with a long window, as of
+// the end of the history.
 func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Subject, into map[enforcement.Key]used) {
 	h.now.Store(h.until.UnixMicro())
 	seen := make(map[enforcement.Key]bool)
@@ -57,8 +58,8 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 	}
 }
 
-// carry charges what the history has used to the live limiter. So, for example, the usage of
-// the current month continues. It makes no decisions, so nothing is counted.
+// carry charges the live limiter with what the history has used. For example, the usage of the
+// current month then continues. carry makes no decisions, so nothing is counted.
 func carry(ctx context.Context, to enforcement.Limiter, all map[enforcement.Key]used) error {
 	outcomes := make([]enforcement.Outcome, 1)
 	for key, u := range all {

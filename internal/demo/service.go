@@ -30,8 +30,7 @@ const (
 	leaseLife    = 15 * time.Second
 )
 
-// A Store has the methods that the demo needs in addition to the services of tenants, plans and
-// exceptions.
+// A Store has the methods of the database that the demo calls directly, not through a service.
 type Store interface {
 	// Setting returns the value of a stored setting, or "" if the setting has no stored value.
 	Setting(ctx context.Context, name string) (string, error)
@@ -40,7 +39,7 @@ type Store interface {
 	Empty(ctx context.Context) (bool, error)
 	// DropLease ends a lease if the holder has it.
 	DropLease(ctx context.Context, name, holder string) error
-	// The demo writes its history to the store of counts. This store also stores the leases.
+	// The demo writes the counts of its history to metrics.Store, which also stores the leases.
 	metrics.Store
 }
 
@@ -48,9 +47,9 @@ type Store interface {
 type Config struct {
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// History is the length of the history that Fill creates. If the demo database already
-	// exists, Fill adds the counts that are missing since the newest count, but for at most the
-	// last History. Default: a week.
+	// History is the length of the history that Fill creates. If the demo database already exists,
+	// Fill adds the counts that are missing since the newest count, for at most this length of
+	// time. Default: a week.
 	History time.Duration
 	// Logger logs the progress of Fill. Default: no logging.
 	Logger *slog.Logger
@@ -66,7 +65,7 @@ type Service struct {
 	now        func() time.Time
 	history    time.Duration
 	log        *slog.Logger
-	observe    func(*enforcement.Decision) // called with every decision of the history; set by tests
+	observe    func(*enforcement.Decision) // tests set it; called with every decision of the history
 }
 
 // NewService returns a Service that uses a store and the services.
@@ -115,9 +114,9 @@ func present(ctx context.Context, s Store) (Info, error) {
 	return i, nil
 }
 
-// Check returns a problem.Conflict if Fill cannot use the database. That is the case if the
-// database has data that the demo did not create, or if Fill is running or was interrupted
-// before it had created everything. Check only reads.
+// Check returns a problem.Conflict if Fill cannot use the database. Fill cannot use a database with
+// data that the demo did not create. It also cannot use a database in which another call of Fill is
+// running or was interrupted. Check only reads.
 func Check(ctx context.Context, s Store) error {
 	i, err := present(ctx, s)
 	if err != nil {

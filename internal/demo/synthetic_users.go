@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A population is the set of all synthetic users. It generates the requests of each second.
-// These depend only on the seed and the second. So the history is the same even if several
-// parts of it are computed separately.
+// A population is the set of all synthetic users. It generates the requests of each second. The
+// requests depend only on the seed and the second. Therefore the history is the same even if parts
+// of it are computed separately.
 type population struct {
 	seed   uint64
 	crowds []crowd
@@ -30,7 +30,7 @@ type crowd struct {
 	// zone is the difference between the users' local time and UTC, in hours. peak is the local
 	// hour with the most requests.
 	zone, peak float64
-	swing      float64 // how much the rate varies over a day: 0 is a constant rate; with 1, the rate drops to 0 at night
+	swing      float64 // how much the rate varies over a day: with 0, the rate is constant; with 1, it drops to 0 at night
 	weekend    float64 // factor for the rate on Saturday and Sunday
 	burstOf    int     // number of requests that a page sends at the same time
 	users      []user
@@ -66,7 +66,7 @@ type machine struct {
 
 // An event is one synthetic request.
 type event struct {
-	at    int64 // time, in microseconds since the epoch
+	at    int64 // time of the event in microseconds since the epoch
 	crowd int
 	check enforcement.Check
 }
@@ -131,8 +131,7 @@ func checkOf(u *user, on *route, r *rand.Rand) enforcement.Check {
 	return enforcement.Check{Method: on.method, Path: on.paths[r.IntN(len(on.paths))], Attributes: u.attributes, IP: u.ip, Cost: 1}
 }
 
-// rhythm returns how active the crowd is at a time, relative to the average of a weekday, which
-// is 1.
+// rhythm returns how active the crowd is at a time, as a factor. The average of a weekday is 1.
 func (c *crowd) rhythm(at time.Time) float64 {
 	local := at.UTC().Add(time.Duration(c.zone * float64(time.Hour)))
 	hour := float64(local.Hour()) + float64(local.Minute())/60

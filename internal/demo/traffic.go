@@ -15,8 +15,8 @@ import (
 
 // TrafficConfig configures a Traffic. Decider, Snapshot and Flush are required.
 type TrafficConfig struct {
-	// Decider decides the requests. It is the one that decides the node's own checks, so that
-	// demo requests are limited and counted like other requests.
+	// Decider decides the requests. It must be the Decider of the node's own checks, so that demo
+	// requests are limited and counted like other requests.
 	Decider enforcement.Decider
 	// Snapshot returns the current snapshot. Traffic calls it for each request, so that an edit
 	// of a sample plan has an effect at once.
@@ -28,13 +28,13 @@ type TrafficConfig struct {
 	// Now returns the current time, from which the synthetic requests are generated. Default:
 	// time.Now.
 	Now func() time.Time
-	// Tick is the time between two times at which due requests are sent. Default: 50 ms.
+	// Tick is the interval at which due requests are sent. Default: 50 ms.
 	Tick time.Duration
 }
 
 // A Traffic sends the requests of the synthetic users while the server runs. It sends about ten
-// requests per second on average, more during the day, and at most maxPerSecond. Of several
-// nodes, only the one that holds the lease sends them.
+// requests per second on average, more during the day, and at most maxPerSecond. If there are
+// several nodes, only the node that holds the lease sends requests.
 type Traffic struct {
 	service  *Service
 	cfg      TrafficConfig
@@ -47,8 +47,7 @@ const (
 	// maxPerSecond is the maximum number of requests in one second. Further generated requests
 	// are dropped.
 	maxPerSecond = 60
-	// longestPause is the longest delay with which a request is sent. A request that is later
-	// is skipped.
+	// longestPause is the maximum delay of a request. A request with a longer delay is skipped.
 	longestPause = 2 * time.Second
 )
 
@@ -114,7 +113,8 @@ func (t *Traffic) turn(ctx context.Context, info Info) {
 			taken = now
 		}
 		if behind := now.Sub(made); behind > longestPause || behind < -longestPause {
-			made, events = now.Truncate(time.Second), events[:0] // the clock was changed, or the machine was suspended: skip the time in between
+			// the clock was changed, or the machine was suspended: skip the missed time
+			made, events = now.Truncate(time.Second), events[:0]
 		}
 		for ; !made.After(now); made = made.Add(time.Second) {
 			from := len(events)

@@ -10,7 +10,7 @@ import (
 // A Histogram counts durations by bucket. The width of a bucket is at most 1/128 of its lower bound. The zero value is
 // empty. It is not safe for concurrent use.
 type Histogram struct {
-	counts []int64 // by bucket, up to the highest in use
+	counts []int64 // number of durations by bucket, up to the highest bucket in use
 	total  int64
 	most   time.Duration
 }
@@ -18,8 +18,8 @@ type Histogram struct {
 // subBits is the base-2 logarithm of the number of buckets for each power of two.
 const subBits = 7
 
-// bucketOf returns the index of the bucket that contains v nanoseconds. Below 128, it is v. Above, it consists of the
-// position of the highest bit of v and the next 7 bits.
+// bucketOf returns the index of the bucket that contains v nanoseconds. If v is below 128, the
+// index is v. Otherwise it consists of the position of the highest bit of v and the next 7 bits.
 func bucketOf(v int64) int {
 	octave := bits.Len64(uint64(v)) - 1 - subBits
 	if octave <= 0 {

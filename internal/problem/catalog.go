@@ -1,8 +1,8 @@
 package problem
 
-// A Type is a problem type of RFC 9457. Error responses contain it. Its page is
-// /docs/problems/{Name}. The package api takes titles and statuses from Catalog, and web shows
-// the pages.
+// A Type is a problem type of RFC 9457, which error responses contain. The page about the type is
+// /docs/problems/{Name}. The package api takes titles and statuses from Catalog, and web shows the
+// pages.
 type Type struct {
 	// Name is the last segment of the type's URI, like "missing-attribute".
 	Name string

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// A Kind classifies a Problem. Callers decide by the kind, never by the text.
+// A Kind classifies a Problem. Callers distinguish problems by their kind, never by their text.
 type Kind uint8
 
 const (
@@ -22,7 +22,8 @@ const (
 	Malformed
 	// Invalid means that the request was parsed, but contains a value that is not valid.
 	Invalid
-	// Unauthenticated means that the request has no API key, or an unknown, expired or revoked one.
+	// Unauthenticated means that the request has no API key, or that its key is unknown, expired or
+	// revoked.
 	Unauthenticated
 	// Forbidden means that the caller is authenticated, but may not do this.
 	Forbidden
@@ -65,7 +66,7 @@ func (k Kind) String() string {
 // A Field says what is wrong at one place of the input.
 type Field struct {
 	// Pointer is the RFC 6901 JSON pointer of the place, like "/limits/0/quota". For a query
-	// parameter or a header, it is the name of it without a slash.
+	// parameter or a header, Pointer is its name without a slash.
 	Pointer string
 	// Message says what is wrong at the place and what is valid.
 	Message string
@@ -105,9 +106,9 @@ func (p *Problem) Error() string {
 // Unwrap returns the cause.
 func (p *Problem) Unwrap() error { return p.Cause }
 
-// CommonCause returns the message of a problem, such as "the database is away", if its kind is
-// Unavailable and it has a cause. For any other problem, it returns "". Package logging writes
-// one line for all warnings with the same common cause.
+// CommonCause returns the message of a problem with the kind Unavailable and a cause, such as "the
+// database is away". For any other problem, it returns "". Package logging writes one line for all
+// warnings with the same common cause.
 func (p *Problem) CommonCause() string {
 	if p.Kind != Unavailable || p.Cause == nil {
 		return ""
@@ -125,7 +126,7 @@ func WithCode(k Kind, code, format string, args ...any) *Problem {
 	return &Problem{Kind: k, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// At returns a Problem of the kind Invalid with one field, whose pointer is pointer.
+// At returns a Problem of the kind Invalid with one field, which has the given pointer.
 func At(pointer, format string, args ...any) *Problem {
 	return &Problem{Kind: Invalid, Message: "invalid input", Fields: []Field{{pointer, fmt.Sprintf(format, args...)}}}
 }
@@ -150,8 +151,8 @@ func (f *Fields) Add(pointer, format string, args ...any) {
 	*f = append(*f, Field{pointer, fmt.Sprintf(format, args...)})
 }
 
-// AddAll adds faults whose pointers are relative to the place at: each pointer becomes at
-// followed by the pointer.
+// AddAll adds faults whose pointers are relative to the place at. It adds at to the beginning of
+// each pointer.
 func (f *Fields) AddAll(at string, faults Fields) {
 	for _, fault := range faults {
 		*f = append(*f, Field{at + fault.Pointer, fault.Message})

@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// The following functions validate slugs and texts for people. Tenants, plans, policies and
-// keys have such fields. The functions are in this package because all packages of these
-// objects import it.
+// The following functions validate slugs and texts for people, which tenants, plans, policies and
+// keys have. The functions are in this package because all packages of these objects import it.
 
 // MaxSlug is the maximum length of a slug, in bytes.
 const MaxSlug = 64
@@ -16,8 +15,8 @@ const MaxSlug = 64
 // SlugForm is the error message for an invalid slug. It says what ValidSlug accepts.
 const SlugForm = "must be 1 to 64 lower-case letters, digits and hyphens, begin and end with a letter or digit, and not look like a UUID"
 
-// ValidSlug reports whether s is a slug: it matches ^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$ and
-// does not look like a UUID. So a parameter that accepts a slug or an ID is never ambiguous.
+// ValidSlug reports whether s is a slug: it matches ^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$ and does
+// not look like a UUID. Therefore a parameter that accepts a slug or an ID is never ambiguous.
 func ValidSlug(s string) bool {
 	if s == "" || len(s) > MaxSlug || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
@@ -30,8 +29,8 @@ func ValidSlug(s string) bool {
 	return !looksLikeUUID(s)
 }
 
-// looksLikeUUID reports whether s has a form of a UUID that would match a slug: 32 hexadecimal
-// digits, with four hyphens or without.
+// looksLikeUUID reports whether s is a UUID in one of the forms that could also be a slug: 32
+// hexadecimal digits, with four hyphens or without hyphens.
 func looksLikeUUID(s string) bool {
 	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
 		s = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
@@ -100,7 +99,8 @@ func Escape(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }
 
-// Unescape returns the text that a segment of a JSON pointer stands for. It reverses Escape.
+// Unescape returns the text for which a segment of a JSON pointer stands. It is the inverse of
+// Escape.
 func Unescape(segment string) string {
 	return strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
 }

@@ -17,14 +17,14 @@ const (
 	// number of shared filters of one page, of the operator or of one tenant.
 	MaxOwn    = 200
 	MaxShared = 100
-	// MaxName is the maximum length of a name in characters, and maxQuery that of a query in
-	// bytes.
+	// MaxName is the maximum length of a name in characters, and maxQuery is the maximum length of
+	// a query in bytes.
 	MaxName  = 60
 	maxQuery = 2048
 )
 
-// A Place is a page with filters: the name of the page, and the tenant whose page it is, or "" for
-// a page of the operator.
+// A Place is a page that has filters. Page is the name of the page. TenantID is the tenant to which
+// the page belongs, or "" for a page of the operator.
 type Place struct{ TenantID, Page string }
 
 // A Document is the part of a Filter that people write. The audit log contains it as this JSON.
@@ -46,15 +46,16 @@ type Filter struct {
 }
 
 // A Store stores filters. All methods that change a filter return problem.NotFound if it is gone.
-// The entry is nil if the change concerns only its owner.
+// The audit entry is nil if the change affects only the owner of the filter.
 type Store interface {
 	// SavedFilters lists the filters of a place that a person sees, ordered by name: the person's
-	// own ones and the shared ones.
+	// own filters and the shared filters.
 	SavedFilters(ctx context.Context, p Place, userID string) ([]Filter, error)
 	// SavedFiltersOf lists the filters of all places that a person sees. If tenantID is not "", it
-	// lists only those of the places of that tenant.
+	// lists only the filters of places of this tenant.
 	SavedFiltersOf(ctx context.Context, tenantID, userID string) ([]Filter, error)
-	// SavedFilter returns a filter of a place. It does not check whether the person sees it.
+	// SavedFilter returns a filter of a place. It does not check whether the person may see the
+	// filter.
 	SavedFilter(ctx context.Context, p Place, id string) (Filter, error)
 	// CreateSavedFilter adds a filter. The error is problem.Conflict with the code
 	// too_many_saved_filters.
@@ -91,13 +92,13 @@ func (s *Service) Filters(ctx context.Context, p Place, userID string) ([]Filter
 	return s.store.SavedFilters(ctx, p, userID)
 }
 
-// All lists the filters of all places that a person sees. If tenantID is not "", it lists only
-// those of the places of that tenant.
+// All lists the filters of all places that a person sees. If tenantID is not "", it lists only the
+// filters of places of this tenant.
 func (s *Service) All(ctx context.Context, tenantID, userID string) ([]Filter, error) {
 	return s.store.SavedFiltersOf(ctx, tenantID, userID)
 }
 
-// Filter returns a filter that a person sees. Otherwise the error is problem.NotFound.
+// Filter returns a filter. If the person does not see the filter, the error is problem.NotFound.
 func (s *Service) Filter(ctx context.Context, p Place, userID, id string) (Filter, error) {
 	f, err := s.store.SavedFilter(ctx, p, id)
 	if err == nil && f.OwnerID != userID && !f.Shared {
@@ -142,8 +143,9 @@ func (s *Service) Change(ctx context.Context, p Place, userID, id, name string, 
 	return f, s.store.ChangeSavedFilter(ctx, f, entry(ctx, action, &before, &f))
 }
 
-// Delete removes a filter. Its owner may do this. If moderates is true, the person may also remove
-// shared filters of others. Otherwise the error is problem.Forbidden.
+// Delete removes a filter. The owner of the filter may do this. If moderates is true, the person
+// may also remove shared filters of other people. In all other cases, the error is
+// problem.Forbidden.
 func (s *Service) Delete(ctx context.Context, p Place, userID, id string, moderates bool) error {
 	f, err := s.Filter(ctx, p, userID, id)
 	if err != nil {

@@ -22,9 +22,9 @@ type Page string
 
 // The pages.
 const (
-	Overview Page = "overview" // the traffic of all tenants; only the operator owns such links
-	Traffic  Page = "traffic"  // the first page of a tenant; only the tenant owns such links
-	Denials  Page = "denials"  // recorded denials, of all tenants or of one; only as a snapshot
+	Overview Page = "overview" // the traffic of all tenants; only the operator can own such a link
+	Traffic  Page = "traffic"  // the first page of a tenant; only the tenant can own such a link
+	Denials  Page = "denials"  // recorded denials, of all tenants or of one tenant; only as a snapshot
 )
 
 // Bounds of shared links.
@@ -32,8 +32,8 @@ const (
 	// MaxLinks is the maximum number of links of the operator, and of each tenant. Expired links
 	// count until a node deletes them, within minutes.
 	MaxLinks = 100
-	// MaxName is the maximum length of a name in characters, and maxQuery that of a query in
-	// bytes.
+	// MaxName is the maximum length of a name in characters, and maxQuery is the maximum length of
+	// a query in bytes.
 	MaxName  = 100
 	maxQuery = 2048
 	// MaxContent is the maximum size of a snapshot in bytes.

@@ -12,13 +12,14 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// keyAttribute is the attribute by which the policy of a scenario counts, and policySlug its slug.
+// keyAttribute is the attribute by which the policy of a scenario counts. policySlug is the slug of
+// this policy.
 const (
 	keyAttribute = "key"
 	policySlug   = "simulation"
 )
 
-// partition returns the partition of a key, as the rule of engineSubject computes it.
+// partition returns the partition of a key. The rule of engineSubject computes the same partition.
 func partition(key string) [16]byte {
 	var p enforcement.Partition
 	p.Add(attributeOf(key))
@@ -51,8 +52,8 @@ func (s *step) readEngineMember(d *strictjson.Decoder, name string) {
 	}
 }
 
-// validateEngineMembers reports members of reservations, idempotent checks and grants that do not fit
-// the operation of the step. at is the pointer of the step.
+// validateEngineMembers adds a fault for each member of a reservation, an idempotent check or a
+// grant that does not fit the operation of the step. at is the pointer of the step.
 func (s *step) validateEngineMembers(d *strictjson.Decoder, at string) {
 	op := opNames[s.op]
 	if s.idempotencyKey != "" && !s.decides() {
@@ -99,8 +100,8 @@ func (p *policy) needsEngine(s *step) bool {
 	return s.op >= reserve || s.decides() && (s.idempotencyKey != "" || len(p.grants) > 0)
 }
 
-// engineSubject returns a tenant whose plan has one policy with the limits in force. number is that of
-// the tenant in the keys of counters.
+// engineSubject returns a tenant whose plan has one policy with the limits in force. number
+// identifies the tenant in the keys of counters.
 func (p *policy) engineSubject(number uint32) (*enforcement.Subject, error) {
 	if p.subject != nil {
 		return p.subject, nil
@@ -128,8 +129,8 @@ func (p *policy) engineSubject(number uint32) (*enforcement.Subject, error) {
 	return s, nil
 }
 
-// endReservations ends the reservations whose time has passed. A read of a reservation that is due ends
-// it at once, and not some time later, as the nodes do in the background.
+// endReservations ends the reservations whose end has passed. It is called before each read, so
+// that a reservation ends exactly at its end. Nodes do this in the background, some time later.
 func (s *runner) endReservations(ctx context.Context, p *policy) error {
 	for id, until := range p.outstanding {
 		if s.now.Load() < until {
@@ -147,7 +148,7 @@ func (s *runner) endReservations(ctx context.Context, p *policy) error {
 	return nil
 }
 
-// keep notes the end of a reservation, so that endReservations ends it.
+// keep stores the end of a reservation. endReservations reads it later.
 func (p *policy) keep(r *enforcement.Reserved) {
 	if p.outstanding == nil {
 		p.outstanding = map[string]int64{}
@@ -185,7 +186,7 @@ func (s *runner) engineStep(ctx context.Context, p *policy, step *step) (answer,
 	if err != nil && !told {
 		return answer{}, err
 	}
-	look := *step // the limits of the answer are those of a read
+	look := *step // the answer has the limits as a read returns them
 	look.op, look.cost, look.repeat = peek, 0, 1
 	a, failed := s.playStep(ctx, p, &look)
 	if failed != nil {
@@ -284,7 +285,7 @@ func (a *answer) add(check *enforcement.Check, d *enforcement.Decision) {
 	}
 }
 
-// describe sets the fields of the answer that are those of the last repetition.
+// describe sets those fields of the answer that describe the last repetition.
 func (a *answer) describe(p *policy, d *enforcement.Decision) {
 	a.allowed, a.retryAfter, a.delay, a.cheap = d.Allowed, d.RetryAfter, d.Delay, d.ServeCheap
 	a.replayed = d.Idempotency == enforcement.Replayed
@@ -306,7 +307,8 @@ func (a *answer) describe(p *policy, d *enforcement.Decision) {
 	}
 }
 
-// near returns the highest threshold of the limit that is reached, in percent, or 0.
+// near returns the highest warning threshold that the limit has reached, in percent, or 0 if there
+// is none.
 func (c *counter) near(remaining, rolledOver int64) int {
 	l := enforcement.LimitState{
 		Limit: &enforcement.RuleLimit{Limit: c.limit}, Remaining: remaining, RolledOver: rolledOver, Shared: true,

@@ -13,13 +13,13 @@ const maxFormers = 4
 type policy struct {
 	revision    int64
 	counters    map[identity]*counter
-	limits      []*counter // in force, in the order of the scenario
+	limits      []*counter // the limits in force, in the order of the scenario
 	calendar    *enforcement.Calendar
 	mode        enforcement.PolicyMode
-	delay       int64 // in milliseconds, of requests over the limits in mode delay
+	delay       int64 // in milliseconds; the delay of requests that are over the limits in mode delay
 	expiry      enforcement.ReservationExpiry
 	grants      []enforcement.Grant
-	subject     *enforcement.Subject // made by engineSubject; nil after the limits or the grants changed
+	subject     *enforcement.Subject // result of engineSubject; nil after a change of the limits or the grants
 	outstanding map[string]int64     // the ends of reservations by their IDs, in microseconds since the epoch
 }
 
@@ -39,7 +39,7 @@ type counter struct {
 	cell  uint32
 	limit enforcement.Limit
 	meter *enforcement.Meter
-	now   *enforcement.Meter // meter in the calendar of the scenario, as of the time of the current step
+	now   *enforcement.Meter // meter in the calendar of the scenario, for the time of the current step
 }
 
 func newPolicy(s *scenario) *policy {
@@ -78,6 +78,6 @@ func (p *policy) counter(l enforcement.Limit, now int64) *counter {
 		meter.Formers = last.meter.Formers
 		p.counters[id] = &counter{name: l.Name, cell: last.cell, limit: l, meter: meter}
 	}
-	p.counters[id].limit = l // the thresholds of a limit may change without its numbers
+	p.counters[id].limit = l // the change may concern only the thresholds of the limit, not its numbers
 	return p.counters[id]
 }

@@ -16,13 +16,13 @@ type answer struct {
 	allowedCount int64
 	granted      int64
 	retryAfter   int64 // in milliseconds; enforcement.Never if waiting does not help
-	delay        int64 // in milliseconds; the longest of the limits
+	delay        int64 // in milliseconds; the longest delay of the limits
 	mode         enforcement.PolicyMode
 	over         int64 // only for soft modes: the number of repetitions that passed over a limit
 	cheap        bool
-	replayed     bool   // the decision of an earlier check with the idempotency key
-	state        string // the state of the reservation after the step; "": the step has no reservation
-	problem      string // why the step changed nothing, if it is not a limit that denies
+	replayed     bool   // set if the answer is the decision of an earlier check with the same idempotency key
+	state        string // the state of the reservation after the step; "" if the step has no reservation
+	problem      string // the reason why the step changed nothing, if the reason is not a limit
 	limits       []limitAnswer
 }
 
@@ -32,7 +32,7 @@ type limitAnswer struct {
 	name                   string
 	allowed                bool
 	remaining, rolledOver  int64
-	nearLimit              int // the highest threshold that is reached, in percent; 0 if there is none
+	nearLimit              int // the highest warning threshold that the limit has reached, in percent; 0 if there is none
 	resetAfter, retryAfter int64
 }
 

@@ -41,11 +41,11 @@ const (
 	maxOneEvaluations = 20_000
 )
 
-// A runner plays scenarios one after the other on one limiter, whose clock it sets. Each
-// scenario uses another tenant number, so that no two scenarios share a counter.
+// A runner plays scenarios one after the other on one limiter. It sets the clock of the limiter.
+// Each scenario has its own tenant number, so that no two scenarios share a counter.
 type runner struct {
 	limiter enforcement.Limiter
-	engine  *enforcement.Engine // decides on limiter, with the same clock
+	engine  *enforcement.Engine // decides with the limiter of the runner and the same clock
 	cleanup func()
 	now     atomic.Int64
 	tenant  uint32
@@ -58,8 +58,8 @@ type runner struct {
 	outcomes [chunk]enforcement.Outcome
 }
 
-// Run replaces its runner by a new one after this number of scenarios or counters, so that its
-// memory does not grow with the number of scenarios.
+// After this number of scenarios or counters, Run creates a new runner, so that the memory does not
+// grow with the number of scenarios.
 const (
 	runnerScenarios = 1_000
 	runnerCounters  = 200_000
@@ -125,7 +125,7 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 				return fmt.Errorf("write an answer: %w", err)
 			}
 		}
-		if in.last { // no more input is available now: the client may wait for the lines written so far
+		if in.last { // no more input is available now, and the client may wait for the lines before it sends more
 			if err := out.Flush(); err != nil {
 				return fmt.Errorf("write an answer: %w", err)
 			}
@@ -181,9 +181,9 @@ func (s *runner) scenario(ctx context.Context, scenario *scenario, idKnown bool)
 	return line(nil).scenario(scenario.id, answers), nil
 }
 
-// unreadable returns the error line for a text that is not a valid scenario. The id may come
-// after the error, so that it was not read. If idKnown is false, unreadable looks for the id in
-// the whole text.
+// unreadable returns the error line for a text that is not a valid scenario. If the id comes after
+// the error, it was not read, and idKnown is false. unreadable then looks for the id in the whole
+// text.
 func unreadable(text []byte, id string, idKnown bool, err error) line {
 	var p *problem.Problem
 	if errors.As(err, &p) && len(p.Fields) > 0 && p.Fields[0].Pointer == "/id" {

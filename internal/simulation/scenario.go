@@ -29,11 +29,11 @@ type scenario struct {
 	// calendar is computed from zone and day. It defines the windows of limits with the anchor
 	// calendar.
 	calendar *enforcement.Calendar
-	// mode says what happens to requests over the limits. delay is how long they wait in mode
-	// delay, in milliseconds.
+	// mode says what happens to requests over the limits. In mode delay, such a request waits;
+	// delay is the time in milliseconds.
 	mode   enforcement.PolicyMode
 	delay  int64
-	expiry enforcement.ReservationExpiry // what a reservation that expires does with its cost
+	expiry enforcement.ReservationExpiry // says what happens to the cost of a reservation that expires
 	limits []enforcement.Limit
 	steps  []step
 }
@@ -76,14 +76,14 @@ type step struct {
 	cost   int64
 	repeat int64
 	key    string
-	lease  string              // name of the lease; "": each repetition has its own lease
-	ttl    int64               // time to live of the lease in milliseconds; 0: the lease lives for the window of each limit
+	lease  string              // name of the lease; if it is "", each repetition has its own lease
+	ttl    int64               // time to live of the lease in milliseconds; if it is 0, the lease lives for the window of each limit
 	limits []enforcement.Limit // only for set_limits
 
 	idempotencyKey string
 	reservation    string // ID of the reservation
 	costGiven      bool   // the step has a cost
-	limit          string // the name of the limit that a grant tops up; "": the first that can have grants
+	limit          string // name of the limit for which a grant is; if it is "", the first limit that can have grants
 	units          int64  // of the grant
 }
 
@@ -152,7 +152,7 @@ func readExpiry(d *strictjson.Decoder) enforcement.ReservationExpiry {
 	return e
 }
 
-// checkInstants fails d if the time of a step is out of range.
+// checkInstants records an error in d if the time of a step is out of range.
 func (s *scenario) checkInstants(d *strictjson.Decoder) {
 	for i := range s.steps {
 		if at := s.steps[i].at; at < -s.start || at > maxInstant-s.start {
@@ -226,7 +226,7 @@ func (s *step) validate(d *strictjson.Decoder, at string, limits bool) {
 // holds reports whether the operation of the step can occupy places of a concurrency limit.
 func (s *step) holds() bool {
 	switch s.op {
-	case check, acquire, peek, force, takeUpTo, reserve, extend, grant: // of the last three, it is the time to live of something else
+	case check, acquire, peek, force, takeUpTo, reserve, extend, grant: // reserve, extend and grant have a time to live, but not of a lease
 		return true
 	}
 	return false
@@ -275,10 +275,10 @@ func readLimits(d *strictjson.Decoder) []enforcement.Limit {
 	return limits
 }
 
-// within reports whether the work for a scenario is within two bounds. repetitions bounds the
-// sum of the repetitions of all steps. evaluations bounds the sum, over all steps, of
-// repetitions times limits. If the work is not within the bounds, at is the index of the step
-// that exceeds one.
+// within reports whether the work for a scenario is within two bounds. repetitions bounds the sum
+// of the repetitions of all steps. evaluations bounds the sum, over all steps, of repetitions times
+// limits. If the work exceeds a bound, ok is false, and at is the index of the step at which this
+// happens.
 func (s *scenario) within(repetitions, evaluations int64) (at int, ok bool) {
 	limits := int64(len(s.limits))
 	for i := range s.steps {

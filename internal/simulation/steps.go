@@ -62,9 +62,9 @@ func (s *runner) playStep(ctx context.Context, p *policy, step *step) (answer, e
 	return s.step(ctx, p, step)
 }
 
-// step sends the request of one step to the limiter as many times as the step says, all at the
-// same simulated time. If a repetition changes no counter, all further ones have the same
-// result, and step does not send them.
+// step sends the request of one step to the limiter as many times as the step says, all at the same
+// simulated time. If a repetition changes no counter, all further repetitions have the same result,
+// and step does not send them.
 func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error) {
 	s.request(p, step)
 	a := answer{at: step.at}
@@ -86,7 +86,7 @@ func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error
 			}
 			last, left = i, left-1
 			if o.Verdict == enforcement.Refused {
-				if p.mode.Soft() { // nothing is charged, so all further repetitions have this result
+				if p.mode.Soft() { // nothing is charged, so all further repetitions have the same result
 					a.allowedCount, a.over = a.allowedCount+left+1, a.over+left+1
 				}
 				left = 0
@@ -139,8 +139,8 @@ func (s *runner) leases(step *step, n int) {
 	}
 }
 
-// count adds times repetitions with the outcome o to the answer a. It adds to the number of
-// granted repetitions and to the number of charged units.
+// count adds to the answer a the result of times repetitions, each with the outcome o: the number
+// of granted repetitions, and the number of charged units.
 func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 	a.allowedCount += times
 	switch step.op {
@@ -184,7 +184,7 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enfo
 		}
 	}
 	if !a.allowed && a.retryAfter == 0 {
-		a.retryAfter = enforcement.Never // a take_up_to with cost 0 is never granted
+		a.retryAfter = enforcement.Never // a step take_up_to with cost 0 is never granted
 	}
 }
 
