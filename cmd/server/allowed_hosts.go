@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// allowedHosts returns the allowed values of the Host header in lower case: those of the setting,
-// and the host of the public URL. If the result is empty, all hosts are allowed.
+// allowedHosts returns the allowed values of the Host header, in lower case: the values of the
+// setting allowed-hosts, and the host of the public URL. If the setting is empty, the result is
+// nil, and all hosts are allowed.
 func (s *serveSettings) allowedHosts() map[string]bool {
 	hosts := map[string]bool{}
 	for part := range strings.SplitSeq(s.AllowedHosts, ",") {
@@ -35,9 +36,9 @@ func validHosts(text string) error {
 	return nil
 }
 
-// checkHost responds with 421 if the Host header is not allowed. This prevents DNS rebinding, in
-// which a page of another site reads responses of this node after it has pointed its own name to
-// the address of the node.
+// checkHost responds with 421 if the Host header is not allowed. This prevents DNS rebinding: a
+// page of another site could point its own host name to the address of this node, and then read the
+// node's responses.
 func checkHost(hosts map[string]bool, next http.Handler) http.Handler {
 	if len(hosts) == 0 {
 		return next

@@ -14,8 +14,8 @@ import (
 const headEvery = time.Hour
 
 // publishHead logs the position and the hash of the last audit entry: at the start, every hour, and
-// after the last request. If an attacker rewrites the whole chain in the database, its hashes
-// differ from those in logs that are stored elsewhere.
+// after the last request. An attacker who rewrites the whole hash chain in the database cannot
+// change log lines that are stored elsewhere, so the hashes in these lines then differ.
 func (n *node) publishHead(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	publish := func(ctx context.Context) {
 		head, err := n.store.AuditHead(ctx)

@@ -35,7 +35,7 @@ func (b backupCommand) Run(ctx context.Context, p program, t cli.Terminal) error
 			}
 			b.say(p)
 		} else {
-			source, _ := store.SQLitePath(b.DatabaseURL) // Backup returns an error for Postgres
+			source, _ := store.SQLitePath(b.DatabaseURL) // the error is ignored: Backup returns an error for Postgres
 			stop := t.Progress("writing "+b.File, sizeOf(source), func() int64 { return sizeOf(b.File) })
 			err := st.Backup(ctx, b.File)
 			stop()

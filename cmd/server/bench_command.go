@@ -181,8 +181,7 @@ func (t benchTarget) dial(ctx context.Context) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// A benchAnswer has the parts of a response to a check that headgate bench uses, for the load and
-// for the report.
+// A benchAnswer holds those parts of a response to a check that headgate bench uses.
 type benchAnswer struct {
 	Detail, Reason, Plan string
 	Limits               []struct {
@@ -261,8 +260,8 @@ type benchReport struct {
 	Sizing       string         `json:"sizing"`
 }
 
-// quantileValues has the value of each quantile, and of "max", in milliseconds, by name. It does
-// not have quantiles for which there are too few measurements.
+// quantileValues maps the name of a quantile, or "max", to its value in milliseconds. It has no
+// entry for a quantile with too few measurements.
 type quantileValues map[string]float64
 
 func quantilesOf(h *latency.Histogram) quantileValues {
@@ -278,7 +277,7 @@ func quantilesOf(h *latency.Histogram) quantileValues {
 	return values
 }
 
-// report prints the measured rates and latencies. limited says that a limit applied to the checks.
+// report prints the measured rates and latencies. limited is set if a limit applied to the checks.
 func (b *benchCommand) report(t cli.Terminal, r *load.Result, limited bool) error {
 	perSecond := float64(r.Decided()) / r.Elapsed.Seconds()
 	report := benchReport{
@@ -288,7 +287,7 @@ func (b *benchCommand) report(t cli.Terminal, r *load.Result, limited bool) erro
 	return b.Text(t, report, report.text(b.Rate > 0))
 }
 
-// text returns the report for people. rated says that the requests were sent at a fixed rate.
+// text returns the report for people. rated is set if the requests were sent at a fixed rate.
 func (r *benchReport) text(rated bool) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -324,8 +323,8 @@ func (r *benchReport) text(rated bool) string {
 	return text.String() + "\n" + r.Sizing + "\n"
 }
 
-// quantiles are the quantiles in the report. samples is the minimum number of measurements for
-// which a quantile is reported. With fewer measurements, the quantile would equal the maximum.
+// quantiles are the quantiles in the report. A quantile is reported only if there are at least
+// samples measurements. With fewer measurements, it would equal the maximum.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -345,9 +344,9 @@ const (
 	sizedShare = 0.7
 )
 
-// sizing returns a sentence that says how many nodes are needed for a load of sizedFor. The
-// capacity of a node is the measured rate. With --rate, the actual capacity may be higher.
-// limited says that a limit applied to the checks.
+// sizing returns a sentence that says how many nodes a load of sizedFor needs. It takes the
+// measured rate as the capacity of one node. With --rate, the real capacity may be higher, because
+// the load was limited. limited is set if a limit of the plan applied to the checks.
 func (b *benchCommand) sizing(r *load.Result, perSecond float64, limited bool) string {
 	latency := "p50 " + inMilliseconds(r.Latency.Quantile(0.5))
 	if r.Latency.Count() >= 100 {

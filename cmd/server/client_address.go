@@ -13,13 +13,13 @@ import (
 // forwardingHeaders are the headers in which proxies send the address of the client.
 var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 
-// unknownAddress stands for the address of a client if a trusted proxy does not send it. All such
-// clients count as one address. The address of the proxy is not used for them, because then limits
-// and logs would mix them with requests of the proxy itself.
+// unknownAddress is the address of a client whose address a trusted proxy did not send. All such
+// clients count as one address. They do not count as the address of the proxy, because limits and
+// logs would then mix them with the proxy's own requests.
 const unknownAddress = "unknown"
 
-// clientAddress returns a function that returns the address of the client of a request as text, or
-// unknownAddress.
+// clientAddress returns a function that returns the client's address of a request as text, or
+// unknownAddress. ip is the result of clientIP.
 func clientAddress(ip func(*http.Request) netip.Addr) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if at := ip(r); at.IsValid() {
@@ -32,14 +32,14 @@ func clientAddress(ip func(*http.Request) netip.Addr) func(*http.Request) string
 	}
 }
 
-// clientIP returns a function that returns the address of the client of a request. If the
-// connection comes from a trusted network, that is the last address in X-Forwarded-For that is not
-// in a trusted network. If the header has something else than an address before it is found, the
-// result is not valid.
+// clientIP returns a function that returns the client's address of a request. If the connection
+// comes from a trusted network, the function reads the header X-Forwarded-For from its end, and
+// returns the first address outside the trusted networks. If it meets an element that is not an
+// address before that, it returns the zero netip.Addr.
 //
-// If the connection does not come from a trusted network, the function ignores the header and logs
-// that once. Such a log line points to a proxy that should be trusted, because all clients of an
-// untrusted proxy have the same address.
+// If the connection does not come from a trusted network, the function ignores the header, returns
+// the address of the connection, and logs a warning once. The sender may be a proxy that should be
+// trusted: otherwise all clients of this proxy have the same address.
 func clientIP(trusted string, log *slog.Logger) func(*http.Request) netip.Addr {
 	trusts := trustedNetworks(trusted)
 	var warned sync.Once
@@ -79,8 +79,9 @@ func clientIP(trusted string, log *slog.Logger) func(*http.Request) netip.Addr {
 	}
 }
 
-// cutLast returns the last element of a list with commas, and the list before it. It allocates no
-// memory, because it is called for each check.
+// cutLast returns the last element of a comma-separated list, and the list before this element.
+// more is false if there was only one element. cutLast allocates no memory, because it is called
+// for each check.
 func cutLast(list string) (before, last string, more bool) {
 	i := strings.LastIndexByte(list, ',')
 	return list[:max(i, 0)], strings.TrimSpace(list[i+1:]), i >= 0
@@ -110,8 +111,8 @@ func trustedProxy(trusted string) func(*http.Request) bool {
 // brackets.
 func forwardedAddress(text string) (netip.Addr, bool) {
 	if strings.Count(text, ":") != 1 && !strings.HasPrefix(text, "[") {
-		// The text has no port. SplitHostPort is not called for it, because its error would
-		// allocate memory.
+		// The text has no port, so SplitHostPort is not called. It would return an error, and
+		// allocate memory for the error.
 	} else if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	} else if inner, ok := strings.CutPrefix(text, "["); ok {

@@ -27,10 +27,10 @@ func (s *stalls) connContext(ctx context.Context, c net.Conn) context.Context {
 	return enforcement.WithCaller(ctx, &connCaller{stalls: s, left: http1.Left(c), secure: secure})
 }
 
-// Left reports whether the client has closed the connection. To save a system call per check, it
-// only looks after a stall of the process. A TLS client sends a close message first, so that the
-// socket has unread bytes. Then, if wait is true, Left waits until net/http has read them and
-// canceled ctx.
+// Left reports whether the client has closed the connection. This costs a system call, so Left
+// looks only for some time after a stall of the process, and returns false at other times. A TLS
+// client sends a close message before it closes. If wait is true, Left therefore gives net/http
+// some time to read this message and to cancel ctx.
 func (c *connCaller) Left(ctx context.Context, wait bool) bool {
 	if !c.stalls.recent() {
 		return false

@@ -29,8 +29,8 @@ func configPath(args []string, getenv func(string) string) string {
 	return getenv(configSetting)
 }
 
-// withConfig returns a function like getenv that also has the settings in a file. A variable that
-// is set has precedence over the file, and flags have precedence over both.
+// withConfig returns a function like getenv. If an environment variable is not set, the function
+// returns the value of the setting in the file at path. Flags have precedence over both.
 func withConfig(getenv func(string) string, path string, model *kong.Application) (func(string) string, error) {
 	if path == "" {
 		return getenv, nil
@@ -48,15 +48,15 @@ func withConfig(getenv func(string) string, path string, model *kong.Application
 			return value
 		}
 		if getenv(name+"_FILE") != "" {
-			return "" // a file named by the variable with the suffix _FILE also has precedence
+			return "" // NAME_FILE is set, and has precedence over the file with settings
 		}
 		return settings[name]
 	}, nil
 }
 
-// parseConfig parses a YAML file with settings of headgate serve. It returns the values by
-// environment variable. The names in the file are those of the flags with underscores in place of
-// hyphens.
+// parseConfig parses a YAML file with settings of headgate serve. It returns a map from the names
+// of environment variables to values. A name in the file is the name of a flag with underscores in
+// place of hyphens.
 func parseConfig(text []byte, model *kong.Application) (map[string]string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -84,7 +84,7 @@ func parseConfig(text []byte, model *kong.Application) (map[string]string, error
 			faults = append(faults, fmt.Errorf("line %d: no setting has the name %s%s", key.Line, key.Value, cli.DidYouMean(key.Value, known)))
 		case twice:
 			faults = append(faults, fmt.Errorf("line %d: %s is set twice", key.Line, key.Value))
-		case !ok: // the message does not show the value, which may be a secret
+		case !ok: // the error does not contain the value, which may be a secret
 			faults = append(faults, fmt.Errorf("line %d: %s must be a text, a number, true, false, or a list of these", value.Line, key.Value))
 		default:
 			settings[name] = text
@@ -93,8 +93,8 @@ func parseConfig(text []byte, model *kong.Application) (map[string]string, error
 	return settings, errors.Join(faults...)
 }
 
-// configValue returns a YAML value in the form of an environment variable. The elements of a list
-// are joined with commas.
+// configValue converts a YAML value to the text that an environment variable would have. It joins
+// the elements of a list with commas. If the value is a mapping or contains one, it returns false.
 func configValue(n *yaml.Node) (string, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias

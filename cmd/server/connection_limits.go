@@ -16,14 +16,14 @@ const (
 	// metricsConnections is the maximum number of connections to the separate listener for
 	// /metrics.
 	metricsConnections = 32
-	// leastFiles is the number of file descriptors that client connections may not use. They are
-	// for databases, the log and metrics.
+	// leastFiles is the minimum number of file descriptors that are reserved for databases, the log
+	// and metrics. Connections of clients may not use them.
 	leastFiles = 64
 )
 
 // connectionLimits returns the maximum numbers of client connections of each port. files is the
-// maximum number of files that the process may open, or 0 if it is unknown. The ports have equal
-// parts of them.
+// maximum number of files that the process may open, or 0 if it is unknown. Each port gets an equal
+// part of the files.
 func (s *serveSettings) connectionLimits(files int) connlimit.Limits {
 	total, ports := s.MaxConnections, 1
 	for _, addr := range []string{s.RESPAddr, s.EnvoyAddr} {
@@ -72,8 +72,8 @@ func (s *serveSettings) server(l *connlimit.Listener, g *gate, log *slog.Logger)
 	}}
 }
 
-// vital reports whether a request may use a reserved connection. Reserved connections are only
-// used while all others are in use. Requests for health and metrics may use them.
+// vital reports whether a request may use a reserved connection. Only requests for health and
+// metrics may. A connection is from the reserve if all other connections are in use.
 func vital(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/livez", "/healthz", "/readyz", "/metrics":

@@ -11,31 +11,31 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// localSettings has the flags of a command that accesses the database directly.
+// localSettings holds the flags of a command that accesses the database directly.
 type localSettings struct {
 	databaseSettings
 	cli.Output
 }
 
-// dryRun has the flag --dry-run of a command that changes the database.
+// dryRun holds the flag --dry-run of a command that changes the database.
 type dryRun struct {
 	DryRun bool `setting:"false" help:"Check the change and print what it would do; write nothing."`
 }
 
-// errDryRun makes the transaction of a dry run end without a change.
+// errDryRun is the error with which a dry run makes its transaction roll back.
 var errDryRun = errors.New("dry run")
 
-// say prints that nothing was changed, if the command is a dry run.
+// say prints that nothing is written, if the command is a dry run.
 func (d dryRun) say(p program) {
 	if d.DryRun {
 		fmt.Fprintln(p.stderr, "dry run: nothing is written")
 	}
 }
 
-// withChange opens the database and calls work in one transaction. The audit lines of work name the
-// command as actor. work must use the context that it gets. It may be called again if the
-// transaction fails. In a dry run, the transaction is rolled back, and the database is not
-// migrated.
+// withChange opens the database and calls work in one transaction. The audit entries of work have
+// the command as their actor. work must use the context that it receives. If the transaction fails,
+// withChange may call work again. In a dry run, it rolls the transaction back, and does not migrate
+// the database.
 func (d databaseSettings) withChange(ctx context.Context, p program, name string, dry dryRun,
 	work func(context.Context, *store.Store) error,
 ) error {
@@ -58,9 +58,9 @@ func (d databaseSettings) withChange(ctx context.Context, p program, name string
 	})
 }
 
-// withSchema opens the database, migrates it, and calls work. The audit lines of work name the
-// command as actor. In a dry run, it does not migrate: if the schema is not current, it returns an
-// error.
+// withSchema opens the database, migrates it, and calls work. The audit entries of work have the
+// command as their actor. In a dry run, withSchema does not migrate the database. If the schema is
+// then not current, it returns an error.
 func (d databaseSettings) withSchema(ctx context.Context, p program, name string, dry dryRun,
 	work func(context.Context, *store.Store) error,
 ) error {
@@ -76,7 +76,8 @@ func (d databaseSettings) withSchema(ctx context.Context, p program, name string
 	})
 }
 
-// currentSchema returns an error unless the database has exactly the migrations of this version.
+// currentSchema returns an error if the database does not have exactly the migrations of this
+// version.
 func currentSchema(ctx context.Context, st *store.Store) error {
 	schema, err := st.MigrationStatus(ctx)
 	if err == nil && !schema.Current() {
@@ -85,10 +86,10 @@ func currentSchema(ctx context.Context, st *store.Store) error {
 	return err
 }
 
-// exists returns an error if the database is a SQLite file that does not exist. Without this check,
-// the command would create the file.
+// exists returns an error if the URL names a SQLite file that does not exist. Without this check, a
+// command would create the file.
 func (d databaseSettings) exists() error {
-	if path, err := store.SQLitePath(d.DatabaseURL); err == nil { // an error means Postgres, or an invalid URL that openFor reports
+	if path, err := store.SQLitePath(d.DatabaseURL); err == nil { // for an error, the URL is of Postgres, or openFor reports it as invalid
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("%s: %w", settingName("database-url"), err)
 		}

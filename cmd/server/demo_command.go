@@ -57,8 +57,8 @@ func (d *demoCommand) Run(ctx context.Context, p program) error {
 	return d.serveCommand.Run(ctx, p)
 }
 
-// separateDemo gives the demo command a separate default database, so that it never writes to the
-// default database of serve.
+// separateDemo gives the demo command its own default database, so that the demo does not write to
+// the default database of serve.
 func separateDemo(parser *kong.Kong) {
 	for _, command := range parser.Model.Leaves(false) {
 		if command.Name != "demo" {
@@ -119,9 +119,9 @@ func foreignFile(files []os.DirEntry, path string) string {
 	return ""
 }
 
-// prepareDemo returns an error if the database has data that the demo did not write. It is called
-// before migrations, so that such a database is not changed. With SQLite, it also writes the file
-// demoMarker, unless the folder has other files.
+// prepareDemo returns an error if the database has data that the demo did not write. It runs before
+// the migrations, so that it protects such a database from any change. If the database is a SQLite
+// file, it also writes the file demoMarker to the folder, unless the folder has other files.
 func (s *serveCommand) prepareDemo(ctx context.Context, st *store.Store) error {
 	m, err := st.MigrationStatus(ctx)
 	if err == nil && m.Version > 0 {
@@ -150,9 +150,9 @@ func (s *serveCommand) prepareDemo(ctx context.Context, st *store.Store) error {
 // demoActor is the actor in the audit entries about changes of the demo.
 var demoActor = audit.Actor{Kind: "command", ID: "demo", Name: "demo"}
 
-// fillDemo creates the sample data and its history, or adds the traffic for the time in which the
-// demo was stopped. When it creates the sample data in a SQLite file, it also creates an operator
-// key.
+// fillDemo creates the sample data and its history. If they exist, it adds the traffic for the time
+// in which the demo was stopped. If it creates the sample data in a SQLite file, it also creates an
+// operator key.
 func (n *node) fillDemo(ctx context.Context, s *serveCommand) error {
 	var live enforcement.Limiter = n.local
 	if n.shared != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// doctorCommand is headgate doctor. It reads the settings of headgate serve, checks what they
-// name, and writes nothing.
+// doctorCommand is headgate doctor. It reads the settings of headgate serve, and checks the files,
+// servers and addresses that they name. It writes nothing.
 type doctorCommand struct {
 	serveSettings
 	cli.Output
@@ -46,7 +46,7 @@ type finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"`
 	Detail string `json:"detail"`
-	Advice string `json:"advice,omitempty"` // how to fix it; empty for ok
+	Advice string `json:"advice,omitempty"` // how to fix the fault; empty if there is none
 }
 
 // An examination collects findings.
@@ -215,8 +215,8 @@ func (e *examination) examineDatabase(ctx context.Context) (found store.Examinat
 	return st.Examine(ctx)
 }
 
-// mostSkew is the largest difference between two clocks that doctor accepts. The time of a
-// round trip is added to it.
+// mostSkew is the largest difference between two clocks that doctor accepts. doctor also allows for
+// the time of the round trip.
 const mostSkew = time.Second
 
 // clock checks the difference between the clock of a server and the clock of this machine.
@@ -339,7 +339,8 @@ func (e *examination) ports(ctx context.Context) {
 	}
 }
 
-// samePort reports whether two listeners cannot be open at once. Port 0 is a free port.
+// samePort reports whether two listener addresses cannot be open at the same time. Port 0 stands
+// for any free port.
 func samePort(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -347,8 +348,8 @@ func samePort(a, b string) bool {
 	return errA == nil && errB == nil && portA == portB && portA != "0" && (hostA == hostB || every(hostA) || every(hostB))
 }
 
-// port checks one listener address. It is correct if this process can listen at it, or if a
-// node already does.
+// port checks one listener address. The address is correct if this process can listen at it, or if
+// a node already listens at it.
 func (e *examination) port(ctx context.Context, setting, addr string) {
 	if validAddr(addr) != nil {
 		return // the method settings has reported this error
@@ -367,7 +368,7 @@ func (e *examination) port(ctx context.Context, setting, addr string) {
 		scheme = "https"
 	}
 	if setting == "resp-addr" || setting == "envoy-addr" {
-		asked, path = e.Addr, "/readyz" // these ports do not speak HTTP; a node that is ready has opened them
+		asked, path = e.Addr, "/readyz" // these ports do not serve HTTP; if the node is ready, it has opened them
 	}
 	host, port, _ := net.SplitHostPort(asked)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
@@ -381,7 +382,8 @@ func (e *examination) port(ctx context.Context, setting, addr string) {
 	e.ok(setting, "%s is in use, and a node serves at %s", addr, asked)
 }
 
-// publicURL checks that the public address leads to a node, and compares the clocks.
+// publicURL checks that a node answers at the public URL, and compares the node's clock with the
+// clock of this machine.
 func (e *examination) publicURL(ctx context.Context) {
 	if e.PublicURL == "" || validPublicURL(e.PublicURL) != nil {
 		return

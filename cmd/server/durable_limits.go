@@ -13,13 +13,14 @@ import (
 	"github.com/headgate/headgate/internal/nodes"
 )
 
-// restoreWait is how long a starting node waits until the durable limits in Redis are restored.
-// A restoration takes less, even if it waits for nodes that crashed.
+// restoreWait is how long a starting node waits for the durable limits in Redis to be restored.
+// Usually a restoration takes less time, even if it waits for nodes that crashed.
 const restoreWait = 10 * time.Second
 
-// restoreDurable starts to write the states of the durable limits to the database. If the
-// limiter has lost them, it restores them before it returns. A node without Redis has always
-// lost them. A node with Redis starts after restoreWait even if they are not restored.
+// restoreDurable starts the task that writes the states of the durable limits to the database. If
+// the limiter has lost these states, restoreDurable restores them from the database. The in-process
+// limiter of a node without Redis loses them at each end of the process. A node with Redis waits at
+// most restoreWait for the restoration, and then starts anyway.
 func (n *node) restoreDurable(ctx, work context.Context, tasks *errgroup.Group, log *slog.Logger) error {
 	n.journal.Open(n.store)
 	tasks.Go(func() error { return n.journal.Run(work) })

@@ -10,10 +10,10 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// credentials has the secrets that a first start creates and prints once.
+// credentials holds the secrets that a first start creates and prints once.
 type credentials struct {
-	operator string // API key; empty if HEADGATE_BOOTSTRAP_KEY is the operator key
-	tenant   string // API key of the sample tenant, whose slug is the next field
+	operator string // token of the new operator key; empty if HEADGATE_BOOTSTRAP_KEY is set
+	tenant   string // token of the sample tenant's API key; the next field is the tenant's slug
 	slug     string
 	demo     bool   // the process runs headgate demo
 	setup    string // token of the link with which the first owner sets a password; set at every start until an owner exists
@@ -23,8 +23,8 @@ type credentials struct {
 const sampleTenant = "demo"
 
 // makeSample creates the plan starter, the tenant demo, and an API key of this tenant in an empty
-// database, so that the curl command which the server prints works at once. If operatorKey is true,
-// it also creates an operator key.
+// database. With these, the curl command that the server prints works at once. If operatorKey is
+// true, makeSample also creates an operator key.
 func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, operatorKey bool) (credentials, error) {
 	ctx = audit.With(ctx, audit.Actor{Kind: "command", ID: "first start", Name: "first start"}, audit.Origin{})
 	var made credentials
@@ -57,9 +57,9 @@ func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, opera
 	return made, nil
 }
 
-// greet prints the address of the node and the first steps to standard output. It prints the
-// secrets in made, which this start has created. Secrets are never written to the log. keyless says
-// that no operator key exists.
+// greet prints the address of the node and the first steps to standard output. It also prints the
+// secrets that this start has created, which are in made. Secrets are never written to the log.
+// keyless is set if no operator key exists.
 func greet(w io.Writer, origin string, made credentials, keyless bool) {
 	fmt.Fprintf(w, "\nHeadgate %s serves %s\n\n", version, origin)
 	key := made.tenant

@@ -10,19 +10,20 @@ import (
 	"strings"
 )
 
-// gcPercent is the default of GOGC: a garbage collection starts when the heap is five times the
-// size of the live objects. A check allocates about 1.5 KB, and the live objects of a small node
-// take about 10 MB. With Go's default of 100, there would be several collections per second. ADR
-// 0019 has the measurements.
+// gcPercent is the default of GOGC: a garbage collection starts when the heap is five times as
+// large as the live objects. A check allocates about 1.5 KB, and the live objects of a small node
+// take about 10 MB. So Go's default of 100 would cause several collections per second. ADR 0019 has
+// the measurements.
 const gcPercent = 400
 
-// limitParts is the default of GOMEMLIMIT, as a percentage of the memory of the cgroup. The rest is
-// for the binary, the stacks and kernel buffers.
+// limitParts is the default of GOMEMLIMIT, in percent of the memory limit of the cgroup. The rest
+// of the memory is for the binary, the stacks and kernel buffers.
 const limitParts = 90
 
-// collectorDefaults returns the values for GOGC and for GOMEMLIMIT in bytes. A value is 0 if the
-// default of Go stays, because the environment sets the variable or no limit is known. root is the
-// root of the file system, from which the limit of the cgroup is read.
+// collectorDefaults returns the values to set for GOGC, in percent, and for GOMEMLIMIT, in bytes. A
+// value is 0 if the setting must stay as it is, because the environment sets it or because no
+// memory limit is known. root is the root of the file system, from which the limit of the cgroup is
+// read.
 func collectorDefaults(getenv func(string) string, root fs.FS) (percent int, limit int64) {
 	if getenv("GOGC") == "" {
 		percent = gcPercent

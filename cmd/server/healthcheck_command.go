@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/cli"
 )
 
-// healthcheckCommand is headgate healthcheck. It requests /readyz from the node on this machine.
-// The same environment variables that configure the node say where it listens.
+// healthcheckCommand is headgate healthcheck. It requests /readyz from the node on this machine. It
+// finds the address of the node in the environment variables that also configure the node.
 type healthcheckCommand struct {
 	cli.Output
 	Addr        string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the node listens."`
@@ -29,8 +29,8 @@ func (h healthcheckCommand) Run(ctx context.Context, t cli.Terminal) error {
 		host = "127.0.0.1"
 	}
 	client := &http.Client{Timeout: h.Wait, Transport: &http.Transport{
-		// The certificate is not verified, because it has the public name, and the request goes to
-		// the local address of the node.
+		// The request goes to the local address of the node, and the certificate has the public
+		// name. So the certificate is not verified.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
 	}}
 	scheme := "http"

@@ -137,8 +137,8 @@ func (n *node) requestLimits(s *serveCommand) api.RequestLimits {
 }
 
 // refresh returns a function that loads the latest changes into this node's snapshot. It is called
-// after an edit on this node. It only logs an error: the edit is stored, and the watcher loads it
-// later.
+// after an edit on this node. If it fails, it only logs the error, because the edit is stored and
+// the watcher loads it later.
 func (n *node) refresh(log *slog.Logger) func(context.Context) {
 	return func(ctx context.Context) {
 		if err := n.watcher.Refresh(ctx); err != nil {
@@ -150,8 +150,8 @@ func (n *node) refresh(log *slog.Logger) func(context.Context) {
 // lossTold is how long GET /readyz shows a warning after Redis has lost counters.
 const lossTold = time.Hour
 
-// readiness returns the function that GET /readyz calls. If Redis is unavailable, the node is
-// degraded but still ready. Otherwise one fault of Redis would make the load balancer remove all
+// readiness returns the function that GET /readyz calls. A node without Redis is degraded but still
+// ready. If such a node were not ready, one fault of Redis would make the load balancer remove all
 // nodes.
 func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 	return func(context.Context) api.Readiness {
@@ -159,7 +159,7 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 		r := api.Readiness{
 			Checks: []api.ReadyCheck{
 				{Name: "snapshot", OK: status.Loaded},
-				{Name: "migrations", OK: true}, // wire returns only after the migrations are complete
+				{Name: "migrations", OK: true}, // this handler is in use only after wire has migrated the database
 				{Name: "draining", OK: !g.draining.Load()},
 			},
 			Revision: status.Revision,
@@ -185,8 +185,8 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 	}
 }
 
-// warnOfDatabase adds a warning if the database rejects writes, and one if counts wait too long to
-// be written.
+// warnOfDatabase adds a warning if the database rejects writes, and another one if counts wait too
+// long to be written to the database.
 func (n *node) warnOfDatabase(r *api.Readiness) {
 	if f := n.store.WriteRefusal(); !f.Since.IsZero() {
 		r.Warnings = append(r.Warnings,

@@ -10,8 +10,9 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// keyCommand is headgate key. It creates, lists and revokes operator keys directly in the database,
-// so it can create the first key. Running nodes load the change within a second.
+// keyCommand is headgate key. It creates, lists and revokes operator keys directly in the database.
+// So it can create the first key, when no key for the API exists yet. Running nodes load the change
+// within a second.
 type keyCommand struct {
 	Create keyCreate `cmd:"" help:"Create an operator key and print it once: headgate key create --name ci"`
 	List   keyList   `cmd:"" help:"List operator keys, without their secrets."`

@@ -26,13 +26,13 @@ import (
 // version is the version of the program. The linker sets it.
 var version = "dev"
 
-// A program has the environment and the standard streams. Tests use their own.
+// A program holds the environment and the standard streams of the process. Tests replace them.
 type program struct {
 	getenv         func(string) string
-	environ        func() []string // all variables as NAME=value; if it is nil, misspelled variables are not reported
+	environ        func() []string // returns all variables as NAME=value; if it is nil, misspelled variables are not reported
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	logClock       logging.Clock // of the log of a node; only tests set it
+	logClock       logging.Clock // the clock of a node's log; only tests set it
 }
 
 // commands defines the subcommands of the command line.
@@ -57,15 +57,15 @@ type commands struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // after the first signal, a second one ends the process at once
+	context.AfterFunc(ctx, stop) // after the first signal, the default action of a second one ends the process at once
 	p := program{getenv: os.Getenv, environ: os.Environ, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	err := p.run(ctx, os.Args[1:])
 	stop()
 	if err == nil {
 		return
 	}
-	// If standard error is a full pipe without a reader, a write blocks. Close has a timeout, so
-	// the process still ends.
+	// If standard error is a full pipe that nobody reads, a write blocks. The process must end
+	// anyway, so the write is in the background, and Close waits for it at most logTimeout.
 	last := logging.NewWriter(os.Stderr, nil)
 	fmt.Fprintln(last, "headgate:", err)
 	_ = last.Close(logTimeout)
@@ -89,8 +89,8 @@ func exitCode(err error) int {
 // exitNow is the value with which run panics when kong wants to exit, for example after --help.
 type exitNow int
 
-// run parses args and runs one command. It returns when the command has ended, which it does when
-// ctx ends.
+// run parses args and runs one command. It returns when the command has ended. When ctx ends, the
+// command ends.
 func (p program) run(ctx context.Context, args []string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -111,13 +111,13 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
-	doctor := len(args) > 0 && args[0] == "doctor" // doctor reports misspelled settings with its other findings
+	doctor := len(args) > 0 && args[0] == "doctor" // doctor lists misspelled settings among its findings, so they must not end it
 	if err := unknownSettings(parser.Model, p.environ); err != nil && !doctor {
 		return usageError{err}
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		// The first word must be a command. Without a default command, kong suggests the closest
-		// command for a misspelled one.
+		// The first word must be the name of a command. Without a default command, kong suggests
+		// the closest name for a misspelled one.
 		parser.Model.DefaultCmd = nil
 	}
 	command, err := parser.Parse(args)

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// proxyHeaders are headers that proxies set. A request with one of them may come from another
-// machine.
+// proxyHeaders are headers that proxies set. If a request has one of them, its client may be on
+// another machine.
 var proxyHeaders = append([]string{"Via", "X-Forwarded-Host", "X-Forwarded-Proto"}, forwardingHeaders...)
 
-// localMetrics passes a request for /metrics to metrics, which needs no key, if metrics-public is
-// auto and the request comes from this machine. That is the case if the node listens on a loopback
-// address, uses SQLite, and the request came through no proxy. The Host header must have a loopback
-// name too, so that a page of another site cannot read the metrics. All other requests are passed
-// to next.
+// localMetrics passes a request for /metrics to the handler metrics, which needs no key, if all of
+// these conditions hold: metrics-public is auto, the node uses SQLite and listens on a loopback
+// address, the request came through no proxy, and its Host header is a loopback name. The last
+// condition prevents a page of another site from reading the metrics. localMetrics passes all other
+// requests to next.
 func (s *serveCommand) localMetrics(metrics, next http.Handler) http.Handler {
 	if s.MetricsPublic != metricsAuto || s.MetricsAddr != "" || s.production() || s.listensAt == nil || !isLoopback(s.listensAt.String()) {
 		return next

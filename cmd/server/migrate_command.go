@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// migrateCommand is headgate migrate. It migrates the schema of the database, or prints which
-// migrations the database has.
+// migrateCommand is headgate migrate. It migrates the schema of the database, or prints the version
+// of the schema.
 type migrateCommand struct {
 	Up     migrateUp     `cmd:"" default:"withargs" help:"Migrate to the newest version (the default)."`
 	Down   migrateDown   `cmd:"" help:"Take back migrations: headgate migrate down 1. Data in what they made is lost."`
@@ -73,20 +73,20 @@ func (m migrateForce) Run(ctx context.Context, p program, t cli.Terminal) error 
 	})
 }
 
-// A migration is what a subcommand of headgate migrate does: a change of the schema, or of the
-// record of migrations.
+// A migration is the work of one subcommand of headgate migrate. The work changes the schema, or
+// only the stored record of which migrations have run.
 type migration struct {
 	dryRun
-	// alone says that no node may use the database meanwhile, because the migration removes tables
-	// that nodes use. With SQLite, the command returns an error if a node runs.
+	// alone is set if no node may use the database during the migration, because the migration
+	// removes tables that nodes use. With SQLite, the command then returns an error if a node runs.
 	alone bool
 	do    func(*store.Store) error
 	// check returns the version that the schema would have after do.
 	check func(store.MigrationStatus) (int, error)
 }
 
-// migrate opens the database and runs the migration m, or only checks it in a dry run. Then it
-// prints the version of the schema.
+// migrate opens the database, runs the migration m, and prints the version of the schema. In a dry
+// run, it runs m.check in place of m.do.
 func (l localSettings) migrate(ctx context.Context, p program, t cli.Terminal, m migration) error {
 	if m.DryRun {
 		if err := l.exists(); err != nil {

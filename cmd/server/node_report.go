@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
-// tell starts the task that writes reports about this node to the database. The dashboard of every
-// node lists them. wire calls tell last, so that a node that fails to start is not listed.
+// tell starts the task that writes reports about this node to the database. The dashboard lists the
+// nodes that report. wire calls tell last, so that a node that fails to start is not listed.
 func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
 	a := &account{
 		node: n, gate: g,
@@ -35,7 +35,7 @@ func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand
 }
 
 // nodeName returns the name of this node for the dashboard: the host name and the port. If the node
-// listens on only one interface, the name is the address of the listener.
+// listens on only one interface, the name also contains the address of the listener.
 func nodeName(at net.Addr) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -103,7 +103,7 @@ func brief(err error) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// counts returns the number of decisions since the last report, without the current second, and the
+// counts returns the number of decisions in the complete seconds since the last report, and the
 // state of the counts that are not in the database yet.
 func (a *account) counts() nodes.Counts {
 	waiting := a.flusher.Status()

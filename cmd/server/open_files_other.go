@@ -2,6 +2,6 @@
 
 package main
 
-// openFiles returns 0, because the maximum number of open files is unknown on this operating
-// system.
+// openFiles returns 0, which means unknown: this operating system does not report the maximum
+// number of open files.
 func openFiles() int { return 0 }

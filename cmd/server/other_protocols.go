@@ -19,17 +19,17 @@ import (
 	"github.com/headgate/headgate/internal/oidc"
 )
 
-// A wire serves checks over a protocol other than HTTP, on its own listener.
+// A wire is a server for checks over a protocol other than HTTP, on its own listener.
 type wire interface {
 	Serve(l *connlimit.Listener) error
 	Open(a *api.API)
 	Shutdown(ctx context.Context) error
 }
 
-// wires are the wires that the settings turn on, by the name of the setting.
+// wires holds the wires that the settings enable. The key is the name of the setting.
 type wires map[string]wire
 
-// listenWires opens the listeners of the wires and begins to serve them.
+// listenWires opens a listener for each enabled wire, and starts to serve it.
 func (s *serveCommand) listenWires(tasks *errgroup.Group, log *slog.Logger) (_ wires, err error) {
 	open := wires{}
 	defer func() {
@@ -65,8 +65,9 @@ func (s *serveCommand) listenWires(tasks *errgroup.Group, log *slog.Logger) (_ w
 	return open, nil
 }
 
-// mutualTLS returns a copy of config that requires a client certificate from an authority in a
-// PEM file. validate has checked the file. If file is "", mutualTLS returns config unchanged.
+// mutualTLS returns a copy of config that requires client certificates. An authority in the PEM
+// file must have signed them. validate has already checked the file. If file is "", mutualTLS
+// returns config unchanged.
 func mutualTLS(config *tls.Config, file string) *tls.Config {
 	if config == nil || file == "" {
 		return config
@@ -124,15 +125,15 @@ func (s *serveSettings) validJWT() error {
 	return err
 }
 
-// open makes a decide the checks of all wires.
+// open sets a as the API that decides the checks of all wires.
 func (all wires) open(a *api.API) {
 	for _, w := range all {
 		w.Open(a)
 	}
 }
 
-// shutdown stops all wires: each sends the replies to the checks that have arrived, and closes
-// its connections.
+// shutdown stops all wires. Each wire first sends the replies to the checks that have arrived, and
+// then closes its connections.
 func (all wires) shutdown(ctx context.Context) error {
 	var errs []error
 	for setting, w := range all {

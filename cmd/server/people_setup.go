@@ -17,8 +17,9 @@ import (
 )
 
 // openPeople creates the service for users and sessions. If no user exists, it also creates the
-// first owner, or the link with which the first owner creates an account. Failed sign-ins are
-// counted in the limiter that decides checks, so that all nodes share the counters.
+// first owner, or a link with which the first owner can create an account. Failed sign-ins are
+// counted by the limiter that decides checks. If this limiter is Redis, all nodes share these
+// counters.
 func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger) error {
 	sealer, err := sealerOf(s.SecretsKey, s.SecretsKeyOld)
 	if err != nil {

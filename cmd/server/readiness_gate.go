@@ -9,11 +9,11 @@ import (
 	"github.com/headgate/headgate/api"
 )
 
-// A gate is the handler of the listener. Until open is called, it answers /livez with 200, closes
-// the connections of forward authentication, and answers all other requests with 503. A gateway
-// takes an answer of forward authentication for a denial, but it treats a closed connection like
-// those of a node that is gone: it asks another node, or applies its failure mode. After drain is
-// called, it still serves requests, but closes each connection after the response.
+// A gate is the handler of the listener. Until open is called, it answers /livez with 200 and most
+// other requests with 503. It closes the connection of a request for forward authentication,
+// because a gateway would treat a 503 as a denial. After a closed connection, a gateway asks
+// another node or applies its failure mode. After drain is called, the gate still serves requests,
+// but closes each connection after the response.
 type gate struct {
 	next     atomic.Pointer[http.Handler]
 	draining atomic.Bool

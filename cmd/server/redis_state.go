@@ -27,14 +27,14 @@ func (n *node) redisState() func() metrics.RedisState {
 	}
 }
 
-// mostKeysShown is the largest number of tenants that readiness and the System page compare with their maximum
-// number of counters.
+// mostKeysShown is the maximum number of tenants in a list of the tenants that are closest to their maximum number of
+// counters. GET /readyz and the System page use this list.
 const mostKeysShown = 20
 
-// keys returns at most most tenants: those whose number of counters in Redis is closest to
-// their maximum. Each element has the number of counters and the maximum.
+// keys returns at most most tenants with their number of counters in Redis and their maximum
+// number. It returns the tenants that are closest to their maximum.
 func (n *node) keys(most int) (list []metrics.TenantKeys) {
-	if n.watcher == nil { // the node runs from the snapshot on disk
+	if n.watcher == nil { // nil while the node serves from the snapshot on disk
 		return nil
 	}
 	world := n.watcher.Current()
@@ -66,16 +66,16 @@ func (n *node) counters(ctx context.Context, s *enforcement.Subject) (c usage.Co
 	return usage.Counters{Live: found.Live, Max: found.Bound, Full: found.Full}, err
 }
 
-// epochSetting is the name of the stored setting with the last known redis.Status.Epoch. The epoch
-// changes when Redis loses data.
+// epochSetting is the name of the stored setting that holds the last known redis.Status.Epoch. If
+// Redis loses data, its epoch changes.
 const epochSetting = "redis_epoch"
 
-// noteLosses writes an audit entry when Redis has lost data, even if that happened while no node
-// was running. The first node that stores the new epoch writes the entry. If the database returns
-// an error, noteLosses tries again.
+// noteLosses writes an audit entry each time Redis has lost data, even if no node was running at
+// that time. The first node that stores the new epoch writes the entry. If the database returns an
+// error, noteLosses tries again.
 func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 	var noted string
-	var losses int64 // those that this node has noticed and that have an entry
+	var losses int64 // number of losses of this process that an entry already covers
 	for expected := false; retry.Wait(ctx, time.Second) == nil; {
 		if !expected {
 			was, err := n.store.Setting(ctx, epochSetting)
@@ -99,8 +99,8 @@ func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// A lossLine is the document of the audit entry about lost data. What and NoticedAt are those of the
-// last loss.
+// A lossLine is the document of the audit entry about lost data. If the entry covers several
+// losses, What and NoticedAt describe the last one.
 type lossLine struct {
 	What      string `json:"what"`
 	NoticedAt string `json:"noticed_at"`

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
-// A revocationSource is a snapshot.Source. It also records in list which API keys were revoked
-// by the changes that it returns.
+// A revocationSource is a snapshot.Source that also records in list the API keys that the returned
+// changes revoke.
 type revocationSource struct {
 	snapshot.Source
 	list *revokedKeys
@@ -30,18 +30,18 @@ func (r revocationSource) Changes(ctx context.Context, since int64) (snapshot.Ch
 	return changes, err
 }
 
-// revokedKeys copies the IDs of revoked API keys from the database to Redis. A node that cannot
-// read the database reads them there and rejects these keys. Such a node has started from its
-// snapshot on disk, or its snapshot is not up to date.
+// revokedKeys copies the IDs of revoked API keys from the database to Redis. If a node cannot read
+// the database, its snapshot is old, or comes from the file on disk. Such a node reads the IDs from
+// Redis, and rejects these keys.
 type revokedKeys struct {
 	limiter *redis.Limiter
 	log     *slog.Logger
-	changed chan struct{} // receives an element when fresh is no longer empty; has room for one
+	changed chan struct{} // a signal that fresh has new elements; the channel has room for one signal
 
 	mu     sync.Mutex
-	loaded bool                 // set when the first rows, which are all of them, were noted
-	ends   map[string]time.Time // the revocations of the last redis.RevokedKept, by key ID
-	fresh  map[string]time.Time // those of ends that are not in Redis yet
+	loaded bool                 // set after the first call of note, which receives all keys
+	ends   map[string]time.Time // times of revocation in the last redis.RevokedKept, by key ID
+	fresh  map[string]time.Time // those elements of ends that are not in Redis yet
 }
 
 func newRevokedKeys(limiter *redis.Limiter, log *slog.Logger) *revokedKeys {
@@ -82,8 +82,8 @@ func (r *revokedKeys) note(changes *snapshot.Changes, now time.Time) {
 	}
 }
 
-// take returns the revocations to publish, and removes them from fresh: all of them, or the fresh
-// ones. It returns false if there is nothing to publish.
+// take returns the revocations to publish, and empties fresh. If all is set, it returns all
+// revocations in ends, otherwise those in fresh. If there is nothing to publish, it returns false.
 func (r *revokedKeys) take(all bool) (sent map[string]time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,16 +102,16 @@ const (
 	revokedEvery   = time.Second
 	revokedTimeout = time.Second
 	// revokedAll is the interval at which a node publishes all revocations again. The list in Redis
-	// lives longer than that.
+	// expires later than that.
 	revokedAll = time.Hour
 )
 
-// publish writes revocations to Redis until ctx ends. It writes a new revocation immediately.
-// It writes all revocations after the start of the node, after Redis has lost data, and once an
-// hour. If a write fails, publish tries again.
+// publish writes revocations to Redis until ctx ends. It writes a new revocation immediately. It
+// writes all revocations in three cases: when the node starts, after Redis has lost data, and once
+// an hour. If a write fails, publish tries again.
 func (r *revokedKeys) publish(ctx context.Context) error {
 	all, failed := true, false
-	var epoch string // identifies the data of Redis that contains all revocations
+	var epoch string // the epoch of Redis in which all revocations were last written
 	var due time.Time
 	for ctx.Err() == nil {
 		now := r.limiter.Status().Epoch
@@ -133,7 +133,7 @@ func (r *revokedKeys) publish(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until there is a new revocation, but at most about revokedEvery.
+// wait returns when there is a new revocation, or after about revokedEvery.
 func (r *revokedKeys) wait(ctx context.Context) {
 	pause := time.NewTimer(retry.Jitter(revokedEvery))
 	defer pause.Stop()
@@ -155,7 +155,7 @@ func (n *node) watchRevoked(ctx context.Context, log *slog.Logger) error {
 		found, err := n.shared.Revoked(reading)
 		cancel()
 		if err != nil {
-			continue // the status of Redis says why
+			continue // the status of Redis has the reason
 		}
 		if revoked := n.watcher.Revoke(ctx, found.Ends); revoked > 0 {
 			logRevoked(log, revoked)
@@ -168,14 +168,14 @@ func logRevoked(log *slog.Logger, revoked int) {
 	log.Warn("the database is away; keys that other nodes report as revoked are rejected", "keys", revoked)
 }
 
-// A savedSnapshot is the snapshot on disk with which a node decides while the database is
-// unavailable. In it, the API keys in the list of revoked keys in Redis are invalid.
+// A savedSnapshot is the snapshot on disk. A node decides with it while the database is
+// unavailable. It treats the API keys in Redis's list of revoked keys as invalid.
 type savedSnapshot struct {
 	limiter *redis.Limiter // nil without Redis
 	saved   time.Time
 	log     *slog.Logger
 	current atomic.Pointer[snapshot.Snapshot]
-	known   atomic.Bool // Redis has all revocations since the file was saved
+	known   atomic.Bool // set if Redis has all revocations since the file was saved
 }
 
 // refresh reads the list of revoked keys from Redis once.
@@ -187,7 +187,7 @@ func (w *savedSnapshot) refresh(ctx context.Context) {
 	defer cancel()
 	found, err := w.limiter.Revoked(ctx)
 	if err != nil {
-		return // the status of Redis says why; the next call may succeed
+		return // the status of Redis has the reason; the next call may succeed
 	}
 	w.known.Store(!found.Since.IsZero() && !found.Since.After(w.saved))
 	next, revoked := w.current.Load().Revoke(found.Ends)
@@ -208,8 +208,8 @@ func (w *savedSnapshot) run(ctx context.Context) error {
 	return nil
 }
 
-// warning returns a sentence for the operator: whether keys that were revoked after the file
-// was saved are rejected.
+// warning returns a sentence for the operator. It says whether the node rejects keys that were
+// revoked after the file was saved.
 func (w *savedSnapshot) warning() string {
 	if w.known.Load() {
 		return "keys that were revoked since then are rejected, as other nodes report them in Redis"

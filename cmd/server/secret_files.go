@@ -8,7 +8,7 @@ import (
 // An openSecret is a file with a secret that other users of the machine can read.
 type openSecret struct{ setting, file, mode string }
 
-// openSecrets returns the files with secrets that other users of the machine can read.
+// openSecrets returns those files with secrets that other users of the machine can read.
 func (s *serveSettings) openSecrets() (list []openSecret) {
 	check := func(setting, file string) {
 		if file == "" {
@@ -19,7 +19,7 @@ func (s *serveSettings) openSecrets() (list []openSecret) {
 		}
 	}
 	for _, name := range readableSecrets {
-		if s.getenv(name) == "" { // a variable with a value overrides its file
+		if s.getenv(name) == "" { // a variable with a value overrides the file
 			check(name+"_FILE", s.getenv(name+"_FILE"))
 		}
 	}

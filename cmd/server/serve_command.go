@@ -25,8 +25,8 @@ import (
 // serveCommand is headgate serve. It runs a node until a signal stops it.
 type serveCommand struct {
 	serveSettings
-	demo      bool     // set by headgate demo: the node gets sample tenants, a week of history and live traffic
-	listensAt net.Addr // the address of the listener; set when it is open
+	demo      bool     // set by headgate demo, which adds sample tenants, a week of history and live traffic
+	listensAt net.Addr // the address of the listener; set when the listener is open
 	log       *logging.Log
 }
 
@@ -38,7 +38,7 @@ func (*serveCommand) Help() string {
 		"GOGC and GOMEMLIMIT are Go's own: where they are not set, GOGC is 400, and GOMEMLIMIT is 90% of the memory of the process' cgroup."
 }
 
-// logTimeout is the maximum time for writing the rest of the log when the process ends.
+// logTimeout is the maximum time to write the remaining log lines when the process ends.
 const logTimeout = 2 * time.Second
 
 // Run runs a node until ctx ends, and then stops it.
@@ -46,14 +46,14 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	if err := s.validate(p.getenv); err != nil {
 		return usageError{err}
 	}
-	// If the reader of a pipe has ended, a write to standard output or standard error would end the
-	// process. Ignoring the signal prevents that.
+	// If the reader of a pipe has closed it, a write to standard output or standard error causes
+	// SIGPIPE, which would end the process. So the process ignores this signal.
 	signal.Ignore(syscall.SIGPIPE)
 	s.log = s.openLog(p.stderr, p.logClock)
 	// Close has a timeout, so that the process ends even if a write to the log blocks.
 	defer func() { _ = s.log.Close(logTimeout) }()
-	// If nobody reads standard output, a write to it can block. It must not block the node, so
-	// it happens in the background.
+	// If nobody reads standard output, a write to it can block. So the write is in the background,
+	// and cannot block the node.
 	greeting := logging.NewWriter(p.stdout, nil)
 	defer func() { _ = greeting.Close(logTimeout) }()
 	log := s.log.Logger
@@ -64,8 +64,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 		return fmt.Errorf("%s: %w", settingName("addr"), err)
 	}
 	s.listensAt = listener.Addr()
-	// From now on, the node answers /livez, but it is not ready. So a supervisor can distinguish a
-	// node that waits for its database from one that does not run.
+	// From now on, the node answers /livez with 200, and is not ready yet. So a supervisor can
+	// distinguish a node that waits for its database from a node that does not run.
 	g := &gate{}
 	limited := s.limitConnections(listener, log)
 	server := s.server(limited, g, log)
@@ -77,7 +77,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	served := make(chan error, 1)
 	go func() { served <- s.serve(server, limited, log) }()
 
-	// work is the context of background tasks. It does not end when ctx does, because the tasks
+	// work is the context of background tasks. It does not end together with ctx, because the tasks
 	// must run until the last request is served.
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
@@ -97,18 +97,18 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 		case <-work.Done(): // a task failed
 		}
 	} else if ctx.Err() != nil {
-		err = nil // the node was stopped while it waited for its database
+		err = nil // a signal stopped the node while it waited for its database; this is not a failure
 	}
 	return errors.Join(err, s.stop(g, n, server, tasks, endWork, log))
 }
 
-// stop stops a node. In this order, it makes readiness checks fail, serves requests until the load
-// balancer has stopped sending them, finishes open requests, returns leased quota, ends the
-// background tasks, and closes the stores.
+// stop stops a node in these steps: it makes readiness checks fail; serves requests until the load
+// balancer has stopped sending them; finishes open requests; returns leased quota; ends the
+// background tasks; and closes the stores.
 func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgroup.Group, endWork func(), log *slog.Logger) error {
 	delay := s.ShutdownDelay
 	if n == nil {
-		delay = 0 // the node was never ready, so no load balancer sends requests
+		delay = 0 // a node that was never ready gets no requests from a load balancer
 	}
 	log.Info("stopping", "delay", delay.String(), "timeout", s.ShutdownTimeout.String())
 	deadline, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
@@ -128,7 +128,7 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 	}
 	if n != nil {
 		err = errors.Join(err, n.wires.shutdown(deadline))
-		n.endTraffic() // the traffic ends before the tasks that count it
+		n.endTraffic() // the demo's traffic must end before the tasks that count it
 		if n.leases != nil {
 			n.leases.Return(deadline)
 		}
@@ -184,15 +184,15 @@ func (d databaseSettings) databaseKind() string {
 	return "sqlite"
 }
 
-// databaseRetries returns the waits between the attempts of openDatabase. They are short, so that a
-// node is ready within 2 s after Postgres is.
+// databaseRetries returns the waits between two attempts of openDatabase. The waits are short, so
+// that a node is ready within 2 s after Postgres is available.
 func databaseRetries() retry.Backoff {
 	return retry.Backoff{First: 500 * time.Millisecond, Longest: time.Second}
 }
 
 // openDatabase opens and migrates the database. While Postgres is unavailable, it tries again until
-// ctx ends, with growing waits. It returns any other error at once. After the first failed attempt,
-// it calls away.
+// ctx ends, and waits longer after each attempt. It returns any other error at once. After the
+// first failed attempt, it calls away once.
 func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger, away func()) (*store.Store, error) {
 	away = sync.OnceFunc(away)
 	retries := databaseRetries()

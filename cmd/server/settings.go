@@ -116,14 +116,14 @@ type serveSettings struct {
 	getenv func(string) string // reads the environment variables of OpenTelemetry
 }
 
-// unset is the flag default of a duration whose actual default depends on other settings.
+// unset is the default of a duration flag whose real default depends on other settings.
 const unset = "-1s"
 
 // metricsAuto is the default of metrics-public; see localMetrics.
 const metricsAuto = "auto"
 
-// The settings that have no flag, because every user of the machine can read the arguments of a
-// process.
+// The settings that have no flag. They are secrets, and every user of the machine can read the
+// arguments of a process.
 const (
 	bootstrapSetting     = environmentPrefix + "BOOTSTRAP_KEY"
 	adminPasswordSetting = environmentPrefix + "ADMIN_PASSWORD"
@@ -134,8 +134,8 @@ const (
 	envoyKeySetting      = environmentPrefix + "ENVOY_KEY"
 )
 
-// secretFields returns the fields for secrets, by the name of the environment variable. A
-// variable with the suffix _FILE can name a file with the secret instead.
+// secretFields returns pointers to the fields for secrets, by the name of the environment variable.
+// A secret can also be in a file that the variable with the suffix _FILE names.
 func (s *serveSettings) secretFields() map[string]*string {
 	return map[string]*string{
 		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword, oidcSecretSetting: &s.OIDCClientSecret,
@@ -256,7 +256,7 @@ func validDatabaseURL(text string) error {
 			return nil
 		}
 	}
-	return errors.New("must begin with sqlite://, postgres:// or postgresql://") // does not show the value, which may contain a password
+	return errors.New("must begin with sqlite://, postgres:// or postgresql://") // omits the value, which may have a password
 }
 
 const day = 24 * time.Hour
@@ -303,7 +303,7 @@ func (s *serveSettings) metricsTenants() []string {
 	return slugs
 }
 
-// validRoles returns an error if a text is not a list of roles with commas.
+// validRoles returns an error if text is not a comma-separated list of roles.
 func validRoles(text string) error {
 	for _, role := range rolesIn(text) {
 		if !slices.Contains(accounts.Roles(), role) {
@@ -313,7 +313,7 @@ func validRoles(text string) error {
 	return nil
 }
 
-// rolesIn returns the roles of a list with commas.
+// rolesIn returns the roles in a comma-separated list.
 func rolesIn(text string) (roles []accounts.Role) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -371,7 +371,7 @@ func validDomains(text string) error {
 	return err
 }
 
-// webhookNetworks returns the networks of --webhook-networks, which are valid.
+// webhookNetworks returns the networks of --webhook-networks. validate has already checked them.
 func (s *serveSettings) webhookNetworks() []netip.Prefix {
 	networks, _ := parseNetworks(s.WebhookNetworks)
 	list := make([]netip.Prefix, len(networks))
@@ -411,8 +411,8 @@ func validAdmin(email, password string) error {
 	return accounts.ValidFirstOwner(email, password)
 }
 
-// validProvider checks the settings of OpenID Connect. They need the public URL, to which the
-// provider redirects.
+// validProvider checks the settings of OpenID Connect. They need the public URL, because the
+// provider redirects the browser to it.
 func (s *serveSettings) validProvider() error {
 	switch {
 	case s.OIDCIssuer == "" && s.OIDCClientID == "":
@@ -470,8 +470,8 @@ func settingName(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// isSetting reports whether a flag also has an environment variable. Flags such as --yes do
-// not, because they are meant for one call only.
+// isSetting reports whether a flag also has an environment variable. Flags such as --yes have none,
+// because they are meant for one call only.
 func isSetting(flag *kong.Flag) bool {
 	return flag.Name != "help" && flag.Tag.Get("setting") != "false"
 }
@@ -498,8 +498,8 @@ func environment(getenv func(string) string) kong.ResolverFunc {
 	}
 }
 
-// secretFrom returns the value of the variable NAME, or the content of the file in NAME_FILE
-// without trailing line breaks. NAME wins if both are set.
+// secretFrom returns the value of the variable NAME. If the variable is not set, it returns the
+// content of the file that NAME_FILE names, without trailing line breaks.
 func secretFrom(getenv func(string) string, name string) (string, error) {
 	if value := getenv(name); value != "" {
 		return value, nil
@@ -515,8 +515,8 @@ func secretFrom(getenv func(string) string, name string) (string, error) {
 	return strings.TrimRight(string(content), "\r\n"), nil
 }
 
-// reread returns a function that reads a secret from its file again, or nil if the value in use
-// does not come from a file.
+// reread returns a function that reads a secret from its file again. It returns nil if the used
+// value does not come from a file.
 func (s *serveSettings) reread(flag, used string) func() (string, error) {
 	if s.getenv == nil {
 		return nil
@@ -530,7 +530,7 @@ func (s *serveSettings) reread(flag, used string) func() (string, error) {
 
 var flagInError = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// namedError adds the environment variable to an error about a flag.
+// namedError adds the name of the environment variable to an error about a flag.
 func namedError(model *kong.Application, err error) error {
 	text := err.Error()
 	flag := flagInError.FindString(text)
@@ -547,8 +547,9 @@ func namedError(model *kong.Application, err error) error {
 	return err
 }
 
-// helpWithVariable returns the help text of a flag with its environment variable. kong shows a flag's
-// placeholder instead of its default; then the text also has the default.
+// helpWithVariable returns the help text of a flag, with the name of its environment variable. For
+// a flag with a placeholder, it also adds the default, because kong then shows only the
+// placeholder.
 func helpWithVariable(value *kong.Value) string {
 	help := value.Help
 	if value.Flag == nil {
@@ -563,8 +564,8 @@ func helpWithVariable(value *kong.Value) string {
 	return help + " [" + settingName(value.Name) + "]"
 }
 
-// openLog opens the log of a node, which folds repeated lines by the given clock. The caller must
-// close it.
+// openLog opens the log of a node. The log folds repeated lines: within a period, it writes only the
+// first of them. clock measures the period. The caller must close the log.
 func (s *logSettings) openLog(stderr io.Writer, clock logging.Clock) *logging.Log {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // kong has checked the value

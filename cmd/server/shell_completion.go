@@ -9,9 +9,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCommand is headgate completion. It prints a script for a shell. The script calls
-// headgate completion words to get the possible next words, so that it need not change when
-// commands do.
+// completionCommand is headgate completion. It prints a completion script for a shell. The script
+// calls headgate completion words to get the possible next words. So the script need not change
+// when the commands change.
 type completionCommand struct {
 	Bash  completionBash  `cmd:"" help:"For bash: source <(headgate completion bash)"`
 	Zsh   completionZsh   `cmd:"" help:"For zsh: source <(headgate completion zsh)"`
@@ -74,10 +74,10 @@ func (c completionWords) Run(p program, parser *kong.Kong) error {
 	return nil
 }
 
-// candidates returns the words that begin with prefix and can follow the words in complete:
-// commands, flags, and values of a flag.
+// candidates returns the words that begin with prefix and can follow the words in complete. They
+// are commands, flags, or values of a flag.
 func candidates(node *kong.Node, complete []string, prefix string) []string {
-	var value *kong.Flag // the flag that takes the next word as its value
+	var value *kong.Flag // the flag whose value is the next word, or nil
 	for _, word := range complete {
 		if value != nil {
 			value = nil
@@ -116,7 +116,7 @@ func candidates(node *kong.Node, complete []string, prefix string) []string {
 	return slices.Compact(found)
 }
 
-// valueFlag returns the flag that word names, if the next word is the value of this flag.
+// valueFlag returns the flag that word names if the flag takes a value, and nil otherwise.
 func valueFlag(node *kong.Node, word string) *kong.Flag {
 	for _, group := range node.AllFlags(false) {
 		for _, f := range group {

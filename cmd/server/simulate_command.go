@@ -95,8 +95,8 @@ func (s simulateCommand) newLimiter(ctx context.Context) simulation.NewLimiter {
 // result does not depend on how busy the machine is.
 const simulateTimeout = 30 * time.Second
 
-// inProcessLimiter returns a limiter in this process with the clock now. The handler of POST
-// /v1/simulate uses it too.
+// inProcessLimiter returns a limiter in this process that uses the clock now. POST /v1/simulate
+// uses it too.
 func inProcessLimiter(now func() int64) (enforcement.Limiter, func(), error) {
 	return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
 }

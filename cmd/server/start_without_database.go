@@ -24,14 +24,14 @@ const (
 	saveEvery = 30 * time.Second
 )
 
-// keepsSnapshot reports whether the node writes its snapshot to a file. Only a node on Postgres
-// does, because a SQLite database is on the local disk.
+// keepsSnapshot reports whether the node saves its snapshot in a file. Only a node on Postgres
+// does. A SQLite database needs no such file, because it is on the local disk.
 func (s *serveSettings) keepsSnapshot() bool {
 	return s.production() && s.SnapshotFile != "" && s.SnapshotFile != noSnapshotFile
 }
 
-// databaseName returns the database's host and name, without credentials. The file records it,
-// so that a node does not load the snapshot of another database.
+// databaseName returns the host and the name of the database, without credentials. The snapshot
+// file contains this name, so that a node does not load the snapshot of another database.
 func (s *serveSettings) databaseName() string {
 	u, err := url.Parse(s.DatabaseURL)
 	if err != nil {
@@ -73,9 +73,9 @@ func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *ser
 	})
 }
 
-// standBy serves checks from the saved snapshot while the database is unavailable at the start.
-// Counts of decisions in this time appear only in /metrics. standing ends when the database is
-// open.
+// standBy serves checks from the saved snapshot while the database is unavailable at the start. The
+// decisions of this time are counted only in /metrics. The context standing ends when the database
+// is open.
 func (n *node) standBy(work, standing context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
 	if !s.keepsSnapshot() {
 		return

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lookAtFiles is the minimum time between two checks for changed certificate files. A new
-// connection triggers such a check.
+// lookAtFiles is the minimum time between two checks whether the certificate files have changed. A
+// new connection triggers such a check.
 const lookAtFiles = time.Second
 
 // A certificate is the TLS certificate of the node. It is loaded again when one of its files

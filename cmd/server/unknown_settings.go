@@ -12,22 +12,22 @@ import (
 	"github.com/headgate/headgate/internal/cli"
 )
 
-// otherVariables are environment variables that begin with HEADGATE_ and that no command reads.
-// Examples in the documents, docker-compose.yml and the Makefile use them.
+// otherVariables are environment variables that begin with HEADGATE_, but that no command reads.
+// The examples in the documents, docker-compose.yml and the Makefile use them.
 var otherVariables = []string{
 	"HEADGATE_KEY", "HEADGATE_POSTGRES_PASSWORD", "HEADGATE_REDIS_PASSWORD", "HEADGATE_VERSION", "HEADGATE_FAULTS_PAGE",
 	"HEADGATE_SCREENSHOTS",
 }
 
-// serviceVariable matches variables that Kubernetes sets in every pod, with the address of each
-// service. For a service named headgate, their names begin like settings.
+// serviceVariable matches variables with the addresses of services, which Kubernetes sets in every
+// pod. For a service with the name headgate, these variables begin with HEADGATE_, like settings.
 var serviceVariable = regexp.MustCompile(`^HEADGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
 
 // testVariable matches variables that only tests read.
 var testVariable = regexp.MustCompile(`^HEADGATE_(TEST|FUZZ|STORE_TEST)_`)
 
-// unknownSettings returns an error that names each variable which begins like a setting and which
-// no command reads. Otherwise a misspelled setting would have no effect without a message.
+// unknownSettings returns an error that names each variable which begins with HEADGATE_ but which
+// no command reads. Without this error, a misspelled setting would be ignored silently.
 func unknownSettings(model *kong.Application, environ func() []string) error {
 	if environ == nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// userCommand is headgate user. It changes users directly in the database, for example if no owner
-// can sign in. Running nodes use the change from their next request on.
+// userCommand is headgate user. It changes users directly in the database, for example when no
+// owner can sign in. Running nodes use the change for their next request.
 type userCommand struct {
 	List              userList              `cmd:"" help:"List the operator's people, or those of a tenant."`
 	Create            userCreate            `cmd:"" help:"Create a user; the first line of standard input is the password: headgate user create --email ann@example.com --role owner < password.txt"`
@@ -30,32 +30,33 @@ type userCommand struct {
 	Enable            userEnable            `cmd:"" help:"Enable a disabled user: headgate user enable ann@example.com"`
 }
 
-// userPlace has the flag that selects whose users a command is about: those of one tenant, or those
-// of the operator.
+// userPlace holds the flag that selects the users of a command: the users of one tenant, or the
+// users of the operator.
 type userPlace struct {
 	localSettings
 	Tenant string `setting:"false" placeholder:"SLUG" help:"People of this tenant; default: the operator's."`
 }
 
-// userNamed has the arguments that select the user whom a command changes, by e-mail address.
+// userNamed holds the arguments that select one user by e-mail address.
 type userNamed struct {
 	userPlace
 	dryRun
 	Email string `arg:"" help:"Their e-mail address, from headgate user list."`
 }
 
-// A peopleCommand has what a user command needs: the service for users, the actor, and the ID of
-// the tenant, or "" for the operator.
+// A peopleCommand holds the values that a user command needs: the service for users, the actor, and
+// the ID of the tenant, which is "" for the operator.
 type peopleCommand struct {
 	*accounts.People
 	by       accounts.Principal
 	tenantID string
 }
 
-// A userWork is what a command does with one user.
+// A userWork is the function of a command that works on one user.
 type userWork func(ctx context.Context, people peopleCommand, user accounts.User) error
 
-// withPeople opens the database and calls work in one transaction, with the service for users.
+// withPeople opens the database and calls work in one transaction. It passes the service for users
+// to work.
 func (u userPlace) withPeople(ctx context.Context, p program, name string, dry dryRun,
 	work func(context.Context, peopleCommand) error,
 ) error {
@@ -107,7 +108,8 @@ func eachUser(ctx context.Context, people peopleCommand, query string, do func(a
 	})
 }
 
-// eachRow calls do for every row of a list. page returns the rows after the row with the ID after.
+// eachRow calls do for every row of a paginated list. page returns at most limit rows that come
+// after the row with the ID after. id returns the ID of a row.
 func eachRow[T any](do func(T), id func(T) string, page func(after string, limit int) ([]T, error)) error {
 	const limit = 100
 	for after := ""; ; {
@@ -211,13 +213,13 @@ func firstLine(r io.Reader) (string, error) {
 	return line, nil
 }
 
-// linkSettings has the flag with the base address of the links that a command prints.
+// linkSettings holds the flag with the base address of the links that a command prints.
 type linkSettings struct {
 	PublicURL string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The address that people use, for the link."`
 }
 
-// Validate checks the base address. kong calls it before the command runs, so that no token is
-// created for a link that cannot be printed.
+// Validate checks the base address. kong calls Validate before the command runs. So a command with
+// an invalid address creates no token whose link it cannot print.
 func (l linkSettings) Validate() error {
 	if err := validPublicURL(l.PublicURL); err != nil {
 		return fmt.Errorf("%s: %w", settingName("public-url"), err)

@@ -45,15 +45,15 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A node has the parts of a running server. wire creates them in the order of the fields.
+// A node holds the parts of a running server. wire creates them in the order of the fields.
 type node struct {
-	id      string // of this process; it changes at every start
+	id      string // ID of this process; every start creates a new one
 	store   *store.Store
 	watcher *snapshot.Watcher
 
 	shared      *redis.Limiter // nil if Redis is not configured
 	journal     *journal.Journal
-	leases      *lease.Limiter // the limiter in front of journal; nil if Redis is not configured
+	leases      *lease.Limiter // the limiter in front of the journal; nil if Redis is not configured
 	local       *inprocess.Limiter
 	limiterKind string
 	admission   *admission.Gate
@@ -63,8 +63,8 @@ type node struct {
 	analytics *metrics.Analytics
 	tracer    *tracing.Tracer // nil if tracing is off
 	engine    *enforcement.Engine
-	// The engine that decides now: engine, or the one that decides before the database is
-	// available.
+	// outageEngine is the engine that decides now. It differs from engine while the node starts
+	// without its database.
 	outageEngine atomic.Pointer[enforcement.Engine]
 	tenants      *tenants.Service
 	plans        *plans.Service
@@ -97,8 +97,8 @@ type node struct {
 }
 
 // wire creates the parts of a node and starts its background tasks. ctx ends when the process
-// should stop. work is the context of the tasks, which run longer. If an error occurs, wire closes
-// everything that it has opened.
+// should stop. work is the context of the tasks, and ends later than ctx. If an error occurs, wire
+// closes everything that it has opened.
 func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, connections *connlimit.Listener,
 	log *slog.Logger,
 ) (_ *node, err error) {
@@ -108,8 +108,8 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 			err = errors.Join(err, n.abandon(ctx))
 		}
 	}()
-	// Steps that fail on a wrong setting come before firstStart, because greet prints the keys
-	// that firstStart creates only after a successful start.
+	// firstStart creates keys, and greet prints them only after a successful start. So every step
+	// that can fail because of a wrong setting comes before firstStart.
 	if n.tracer, err = tracing.Start(ctx, tracing.Config{Getenv: s.getenv, Version: version, Logger: log}); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	}
 	n.keepPeople(work, tasks, log)
 	operators, err := n.tenants.OperatorKeys(ctx, tenants.Filter{Limit: 1})
-	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // it only controls a hint, so an error means false
+	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // after an error it is false, because it only controls a hint
 	n.startWatcher(work, tasks, log)
 	if err := n.watcher.WaitFor(ctx, 0); err != nil {
 		return nil, fmt.Errorf("load tenants and plans: %w", err)
@@ -183,17 +183,17 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	return n, nil
 }
 
-// abandon releases what wire opened before it failed.
+// abandon closes what wire had opened before it failed.
 func (n *node) abandon(ctx context.Context) error {
 	if n.metricsListener != nil {
-		_ = n.metricsListener.Close() // the server may already have closed it
+		_ = n.metricsListener.Close() // an error is ignored, because the server may already have closed the listener
 	}
 	n.wires.close()
 	return errors.Join(n.tracer.Shutdown(ctx), n.close())
 }
 
-// startWatcher starts the tasks that keep the snapshot up to date. With Redis, they also share
-// revocations of keys and note lost data.
+// startWatcher starts the tasks that keep the snapshot up to date. If Redis is configured, other
+// tasks share revocations of keys through Redis, and record that Redis has lost data.
 func (n *node) startWatcher(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	var source snapshot.Source = timed{n.store, &n.polls}
 	if n.shared == nil {
@@ -244,8 +244,8 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	tasks.Go(func() error { return roller.Run(work) })
 }
 
-// watchAlerts starts the evaluation of alert rules, which one node at a time does, and the
-// sending of alert messages, which every node does.
+// watchAlerts starts two tasks: one evaluates the alert rules, on only one node at a time; the
+// other sends alert messages, on every node.
 func (n *node) watchAlerts(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	messenger := alerts.Messenger{URL: strings.TrimSuffix(s.PublicURL, "/")}
 	networks := s.webhookNetworks()
@@ -326,7 +326,7 @@ func (n *node) startEngine(work context.Context, tasks *errgroup.Group, s *serve
 	}
 }
 
-// runEngine starts the task that charges what failure modes admitted.
+// runEngine starts the task that charges Redis with the costs that failure modes have admitted.
 func (n *node) runEngine(work context.Context, tasks *errgroup.Group, engine *enforcement.Engine) {
 	n.outageEngine.Store(engine)
 	if n.shared != nil {
@@ -334,12 +334,13 @@ func (n *node) runEngine(work context.Context, tasks *errgroup.Group, engine *en
 	}
 }
 
-// countNodes regularly sets the number of live nodes in the limiters. The number comes from the
-// nodes' reports in the database. While the database does not answer, the last number stays.
+// countNodes regularly updates the number of live nodes in the limiters. It counts the nodes whose
+// reports in the database are recent. If the database does not answer, the limiters keep the last
+// number.
 func (n *node) countNodes(ctx context.Context) error {
 	for ctx.Err() == nil {
 		n.countNodesOnce(ctx)
-		_ = retry.Wait(ctx, countNodesEvery) // it fails only if ctx has ended
+		_ = retry.Wait(ctx, countNodesEvery) // an error means that ctx has ended
 	}
 	return nil
 }
@@ -430,11 +431,11 @@ func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logg
 	return nil
 }
 
-// newAdmission creates the queue of checks in front of the limiter. With Redis, half of the
-// slots are for checks in the current script call, and half for checks that wait for the next
-// call. Fewer slots make the calls smaller. More slots delay other tenants while one tenant
-// sends too much. Without Redis, a check occupies a processor, so there are few slots. ADR 0016
-// has the measurements.
+// newAdmission creates the queue of checks in front of the limiter. With Redis, half of the slots
+// are for the checks of the current script call, and half for the checks that wait for the next
+// call. With fewer slots, the calls would be smaller. With more slots, a tenant that sends too much
+// would delay the other tenants longer. Without Redis, a check occupies a processor, so there are
+// few slots. ADR 0016 has the measurements.
 func (n *node) newAdmission(s *serveCommand) *admission.Gate {
 	cfg := admission.Config{Slots: 4 * runtime.GOMAXPROCS(0), Waiting: s.MaxWaiting}
 	if n.shared != nil {
@@ -470,8 +471,8 @@ func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine 
 	return enforcement.NewEngine(n.tracer.Limiter(n.recorder.InstrumentLimiter(limiter)), cfg)
 }
 
-// firstStart creates the sample data if the SQLite database is empty. It does nothing on
-// Postgres.
+// firstStart creates the sample data if the database is a SQLite file without data. It does nothing
+// on Postgres.
 func (n *node) firstStart(ctx context.Context, s *serveCommand) (credentials, error) {
 	if s.production() || !s.Sample || s.demo {
 		return credentials{}, nil
