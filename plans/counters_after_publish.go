@@ -11,9 +11,9 @@ type Fate string
 
 // The fates of counters.
 const (
-	// Kept means that the counters stay, and that the new quota, window and burst apply to
-	// them, as CarryOver says. The algorithm, the count_by and the anchor are the same as before, or
-	// the algorithm changed between token_bucket and gcra.
+	// Kept means that the counters stay. The new quota, window and burst apply to them in the way
+	// that CarryOver says. The algorithm, count_by and anchor of the limit are unchanged, or the
+	// algorithm changed between token_bucket and gcra.
 	Kept Fate = "kept"
 	// Fresh means that the limit starts with unused counters: the limit is new, or its algorithm,
 	// count_by or anchor changed.
@@ -26,16 +26,16 @@ const (
 type Recount struct {
 	Policy, Limit string // slug of the policy, name of the limit
 	Fate          Fate
-	// Because lists the changed fields for which the limit gets new counters: "algorithm",
+	// Because lists the changed fields that are the reason for new counters: "algorithm",
 	// "count_by" or "anchor". It is empty if the limit is new, or if Fate is not Fresh.
 	Because []string
-	// CarryOver says how counters that are Kept are carried over. It is CarryKeep if the quota, the
-	// window and the burst do not change.
+	// CarryOver says how counters with the fate Kept continue under the new numbers. It is
+	// CarryKeep if the quota, the window and the burst do not change.
 	CarryOver enforcement.CarryOver
 }
 
-// Recounts returns a Recount for each limit that differs between two documents. First come the
-// limits of to, in their order, then the limits that only from contains. Policies that are off
+// Recounts returns a Recount for each limit that differs between two documents. The limits of to
+// come first, in the order of to. The limits that are only in from follow. Policies in mode off
 // have no counters. If only the match or the mode of a policy changes, its counters stay.
 func Recounts(from, to Document) []Recount {
 	before, after := counted(from), counted(to)
@@ -72,8 +72,8 @@ type count struct {
 	limit   enforcement.Limit
 }
 
-// counted returns the limits of all policies that are not off. A bucket without a burst gets
-// its quota as the burst.
+// counted returns the limits of all policies whose mode is not off. For a bucket without a burst,
+// it sets the burst to the quota.
 func counted(d Document) []count {
 	var out []count
 	for _, p := range d.c.Policies {
@@ -105,8 +105,8 @@ func byName(list []count) map[[2]string]count {
 	return out
 }
 
-// parts returns the fields that identify counters and differ between two limits with the same
-// name.
+// parts returns the names of the fields that identify counters and that differ between the limits a
+// and b.
 func parts(a, b count) []string {
 	var out []string
 	sameCounter := a.limit.Algorithm.CountsAs() == b.limit.Algorithm.CountsAs()

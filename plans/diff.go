@@ -24,20 +24,19 @@ type Diff struct {
 	Added, Removed []Policy
 	// Changed contains the policies that differ, in the order of the draft.
 	Changed []PolicyChange
-	// Reordered says that the policies which are in both documents have another order. The
-	// order affects only the order of limits in responses, not the decisions.
+	// Reordered is set if the policies that are in both documents have another order. The order of
+	// policies affects the order of limits in responses, but not the decisions.
 	Reordered bool
 }
 
-// Empty reports whether there are no differences, so that publishing the draft would change
-// nothing.
+// Empty reports whether there are no differences. Publishing the draft would then change nothing.
 func (d Diff) Empty() bool {
 	return len(d.Fields) == 0 && len(d.Added) == 0 && len(d.Removed) == 0 && len(d.Changed) == 0 && !d.Reordered
 }
 
-// List returns all differences as one list of changed values: first those of the plan's own
-// fields, then those of changed, added and removed policies. A pointer contains the slug of a
-// policy in place of an index, like "/policies/login/mode".
+// List returns all differences as one list of changed values: first the plan's own fields, then the
+// fields of changed, added and removed policies. A pointer contains the slug of a policy in place
+// of an index, like "/policies/login/mode".
 func (d Diff) List() ([]Change, error) {
 	list := slices.Clone(d.Fields)
 	for _, p := range d.Changed {
@@ -71,12 +70,12 @@ type PolicyChange struct {
 
 // A Change is a field with its old and its new value.
 type Change struct {
-	// Field is the JSON pointer of the field in the plan or policy. It contains the name of a
-	// limit in place of an index, like "/limits/l1/quota". "/limits" stands for the list of the
-	// names of all limits.
+	// Field is the JSON pointer of the field in the plan or policy. The pointer contains the name
+	// of a limit in place of an index, like "/limits/l1/quota". "/limits" stands for the list of
+	// the names of all limits.
 	Field string
-	// From and To are JSON values. From is empty if the old document lacks the field, To if the
-	// new one lacks it.
+	// From and To are the old and the new JSON value. From is empty if the old document does not
+	// have the field. To is empty if the new document does not have the field.
 	From, To json.RawMessage
 }
 
@@ -213,8 +212,8 @@ func members(object json.RawMessage) func(yield func(string, json.RawMessage) bo
 	}
 }
 
-// changes returns the fields that differ. First come the fields of to, in their order, then the
-// fields that only from contains.
+// changes returns the fields that differ. The fields of to come first, in the order of to. The
+// fields that are only in from follow.
 func changes(from, to []field) []Change {
 	before := make(map[string]json.RawMessage, len(from))
 	for _, f := range from {

@@ -33,17 +33,17 @@ type (
 	Match  = enforcement.Match
 )
 
-// Content contains the fields of a plan document as a person enters them. If a field has a
-// default, it may have the zero value.
+// Content holds the fields of a plan document as a person enters them. A field that has a default
+// may have its zero value.
 type Content struct {
 	Name        string   `json:"name"`        // 1 to 200 characters
 	Description string   `json:"description"` // up to 2,000 characters
 	Policies    []Policy `json:"policies"`
 }
 
-// A Document is a draft or a published version in canonical form: it contains every default,
-// and equal values have equal forms. New and Parse return Documents. A Document is immutable.
-// It may contain invalid values, which Validate reports.
+// A Document is a draft or a published version in canonical form: it contains every default, and
+// equal values have equal forms. New and Parse create Documents. A Document is immutable. It may
+// contain invalid values; Validate reports them.
 type Document struct{ c Content }
 
 // New returns a Document with a copy of the content, in canonical form.
@@ -135,12 +135,13 @@ func readContent(d *strictjson.Decoder, fault enforcement.Fault) (c Content) {
 }
 
 // Validate returns a problem.Invalid with JSON pointers to all faults of the document, or nil.
-// It does not check the further conditions for a publication; Service.Inspect does.
+// Service.Inspect also checks the additional conditions for a publication.
 func (d Document) Validate() error { return d.savingFaults().Err() }
 
-// savingFaults returns the faults with which a document cannot be saved: faults, fields without an
-// effect, and limits that could never allow a request. Documents that were stored with the latter stay
-// valid, so that their plans stay in force and can be published.
+// savingFaults returns the faults that prevent a document from being saved: the result of faults,
+// fields without an effect, and limits that could never allow a request. The last two kinds prevent
+// only saving. A document that was stored with such a fault stays valid, so that it stays in force
+// and can be published.
 func (d Document) savingFaults() problem.Fields {
 	f := d.faults()
 	for i := range d.c.Policies {
@@ -162,7 +163,7 @@ func (d Document) savingFaults() problem.Fields {
 	return f
 }
 
-// maxDelay is the longest time for which a leaky bucket may let a request wait.
+// maxDelay is the longest time that a leaky bucket may make a request wait.
 const maxDelay = 366 * 24 * time.Hour
 
 func (d Document) faults() problem.Fields {

@@ -9,18 +9,18 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Review is the result of the inspection of a draft before its publication.
+// A Review is the result of inspecting a draft before its publication.
 type Review struct {
 	// Faults must be fixed before the draft can be published.
 	Faults problem.Fields
 	// Warnings are about values that are valid but may be mistakes.
 	Warnings problem.Fields
-	// Charges is the largest number of counters that one request can charge. It is 0 if the
-	// draft has other faults, because it is then not computed.
+	// Charges is the largest number of counters that one request can charge. If the draft has other
+	// faults, this number is not computed, and Charges is 0.
 	Charges int
 }
 
-// Inspect inspects a document. The document need not be stored.
+// Inspect inspects a document, which may be a draft that is not stored.
 func (s *Service) Inspect(d Document) Review {
 	var r Review
 	if r.Faults = d.faults(); len(r.Faults) > 0 {
@@ -67,7 +67,7 @@ func warn(f *problem.Fields, policies []Policy) {
 		if !p.Mode.InForce() && len(p.Replaces) > 0 {
 			f.Add(at+"/replaces", "a policy in shadow does not replace others")
 		}
-		if p.UselessDelay() { // of a draft that was saved before Validate rejected it
+		if p.UselessDelay() { // the draft was saved before Validate rejected such delays
 			f.Add(at+"/delay_ms", "has no effect in mode %s", p.Mode)
 		}
 		if len(p.CountBy) == 0 && p.Missing != enforcement.MissingShared {
@@ -79,10 +79,10 @@ func warn(f *problem.Fields, policies []Policy) {
 	}
 }
 
-// longLease is the time to live of leases above which a draft has a warning.
+// longLease is a time to live of leases. A draft with a longer one gets a warning.
 const longLease = time.Hour
 
-// longDelay is the longest delay of a leaky bucket above which a draft has a warning.
+// longDelay is a delay of a leaky bucket. A draft with a longer maximum delay gets a warning.
 const longDelay = 30 * time.Second
 
 func warnLimit(f *problem.Fields, at string, l enforcement.Limit) {

@@ -10,32 +10,34 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// MaxCharges is the maximum number of counters that one request may charge, because a limiter
-// charges all of them in one step. A plan cannot be published if one request could charge more.
+// MaxCharges is the maximum number of counters that one request may charge. It is bounded, because
+// a limiter charges all counters of a request in one step. A plan with which a request could charge
+// more cannot be published.
 const MaxCharges = 32
 
-// A load says how many counters one request can charge at most.
+// A load describes the largest number of counters that one request can charge.
 type load struct {
 	// charges is the largest possible number of charged counters. If exact is false, it is only
 	// an upper bound of that number.
 	charges int
 	exact   bool
-	// policies contains the slugs of the policies that apply to a request with this number of
-	// charges, in the order of the plan.
+	// policies contains the slugs of the policies that apply to a request with this largest number
+	// of charges, in the order of the plan.
 	policies []string
 }
 
-// heaviest returns the load of the policies of a valid document. It looks for policies that can
-// all apply to one request and have the most limits together.
+// heaviest returns the load of the policies of a valid document. It searches for the policies that
+// can all apply to one request and that together have the most limits.
 //
-// Two policies can apply to the same request if a request can have a method, a path and
-// attributes that match both, and if neither policy replaces the other. For a given method, it
-// is enough to compare policies in pairs: if path patterns overlap in pairs, some path matches
-// all of them, and if attributes agree in pairs, some values match all of them. So for each
-// method, the load is the heaviest clique in a graph of policies.
+// Two policies can apply to the same request if a request can have a method, a path and attributes
+// that match both, and if neither policy replaces the other. For one method, it is enough to
+// compare the policies in pairs. If every two path patterns have a common path, all of them have a
+// common path. If the attributes of every two policies agree, some values match all policies. So
+// for each method, the load is the heaviest clique in a graph of policies: the set of policies that
+// all have edges to each other and that together have the most limits.
 //
-// A branch-and-bound search finds the clique. The search is slow only for unusual plans. After
-// work steps, heaviest stops and returns an upper bound.
+// A branch-and-bound search finds the clique. The search is slow only for unusual plans. After work
+// steps, heaviest stops and returns an upper bound.
 func heaviest(policies []Policy, work int) load {
 	var g graph
 	rules := matchers(policies)
@@ -63,8 +65,7 @@ func heaviest(policies []Policy, work int) load {
 	return best
 }
 
-// loosely returns an upper bound of the load, for the case that the search takes too many
-// steps.
+// loosely returns an upper bound of the load. It is used if the search takes too many steps.
 func (g *graph) loosely(together []set) load {
 	worst := load{}
 	for _, candidates := range together {
@@ -75,14 +76,14 @@ func (g *graph) loosely(together []set) load {
 	return worst
 }
 
-// A matcher contains those properties of a policy that decide to which requests the policy
-// applies. meets and covers compare matchers.
+// A matcher holds those properties of a policy that decide to which requests the policy applies.
+// The methods meets and covers compare two matchers.
 type matcher struct {
 	Policy
 	place   int
 	pattern enforcement.Pattern
 	charges int // number of limits; 0 if the policy is off
-	removes set // indexes of the policies that this one replaces
+	removes set // indexes of the policies that this policy replaces
 }
 
 func matchers(policies []Policy) []matcher {
@@ -98,8 +99,8 @@ func matchers(policies []Policy) []matcher {
 				out[i].removes.add(place)
 			}
 		}
-		// An invalid pattern is treated as one that matches everything, which can only increase
-		// the load.
+		// An invalid pattern is treated as a pattern that matches every path. This can only
+		// increase the load.
 		out[i].pattern, _ = enforcement.ParsePattern(p.Match.Path)
 		if p.Mode.Counts() {
 			out[i].charges = len(p.Limits)
@@ -108,13 +109,13 @@ func matchers(policies []Policy) []matcher {
 	return out
 }
 
-// takes reports whether the policy matches requests with a method. The method "" stands for all
-// methods that no policy of the plan names.
+// takes reports whether the policy matches requests with a method. The method "" stands for every
+// method that no policy of the plan names.
 func (m *matcher) takes(method string) bool {
 	return len(m.Match.Methods) == 0 || slices.Contains(m.Match.Methods, method)
 }
 
-// meets reports whether both policies can be charged for one request. It ignores their methods.
+// meets reports whether one request can charge both policies. It does not compare their methods.
 func (m *matcher) meets(o *matcher) bool {
 	if m.removes.has(o.place) || o.removes.has(m.place) || !m.pattern.Overlaps(o.pattern) {
 		return false
@@ -153,7 +154,7 @@ func coversPattern(wide, narrow string) bool {
 		return true
 	}
 	if narrow == "*" {
-		return false // narrow also matches a check without a path
+		return false // unlike wide, narrow also matches a check without a path
 	}
 	w, n := strings.Split(wide, "/")[1:], strings.Split(narrow, "/")[1:]
 	wideRest, narrowRest := w[len(w)-1] == "*", n[len(n)-1] == "*"
@@ -177,8 +178,8 @@ func coversPattern(wide, narrow string) bool {
 	return true
 }
 
-// alwaysReplaced returns, for each policy, whether another policy replaces it for every
-// request. Such a policy is never charged.
+// alwaysReplaced returns for each policy whether another policy replaces it in every request. Such
+// a policy is never charged.
 func alwaysReplaced(rules []matcher) []bool {
 	out := make([]bool, len(rules))
 	for i := range rules {
@@ -189,7 +190,7 @@ func alwaysReplaced(rules []matcher) []bool {
 	return out
 }
 
-// A set is a set of policies. Each bit stands for an index in a list of policies.
+// A set is a set of policies as bits. The number of a bit is the index of a policy in a list.
 type set [(MaxPolicies + 63) / 64]uint64
 
 func (s *set) add(i int)      { s[i/64] |= 1 << (i % 64) }
@@ -229,12 +230,12 @@ func (s set) members() []int {
 	return out
 }
 
-// A graph is the state of the search. Its nodes are policies. If two policies can apply to the
-// same request, they have an edge.
+// A graph holds the state of the search. Its vertices are policies. Two policies have an edge if
+// they can apply to the same request.
 type graph struct {
 	rules      []matcher // sorted by charges, highest first
 	edges      []set
-	work       int // number of steps that are left; negative if the search was stopped
+	work       int // number of remaining steps; negative if the search was stopped
 	best       []int
 	bestWeight int
 }
@@ -251,9 +252,9 @@ func (g *graph) connect() {
 	}
 }
 
-// takenTogether returns sets of policies: for each method that a policy names, the policies
-// that match this method, and for all other methods, the policies that match every method. If
-// several sets are equal, it returns one of them.
+// takenTogether returns a set of policies for each method that a policy names: the policies that
+// match this method. It also returns the set of policies that match all other methods. If several
+// sets are equal, it returns one of them.
 func (g *graph) takenTogether() []set {
 	var others set // policies that match every method
 	named := map[string]set{}
@@ -294,12 +295,13 @@ func (g *graph) search(chosen []int, candidates set, weight int) {
 }
 
 // bound returns an upper bound of the charges of every clique in candidates. It divides the
-// candidates into classes without edges between members. A clique has at most one policy of
-// each class. So the sum of the largest charges of the classes is an upper bound.
+// candidates into classes so that two policies of one class never have an edge. A clique then has
+// at most one policy of each class. So the sum of the largest charges of the classes is an upper
+// bound.
 func (g *graph) bound(candidates set) int {
 	sum := 0
 	for first := candidates.first(); first >= 0; first = candidates.first() {
-		sum += g.rules[first].charges // rules are sorted by charges, so the first one of a class has the most
+		sum += g.rules[first].charges // the first policy of a class has the most charges, because rules are sorted by charges
 		free := candidates
 		for i := first; i >= 0; i = free.first() {
 			candidates.remove(i)

@@ -29,8 +29,8 @@ type Plan struct {
 	Latest int
 	// Tenants is the number of tenants that have the plan.
 	Tenants int
-	// Revision is the revision of the last change of the plan: of its draft or of its current
-	// version.
+	// Revision is the revision of the last change of the plan. A change of the draft or of the
+	// current version counts as a change of the plan.
 	Revision  int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
@@ -46,13 +46,13 @@ type Version struct {
 	Revision    int64 // revision of the first publication
 }
 
-// AnyVersion as the argument ifPublished means that the change is made whatever the current
-// version is.
+// AnyVersion is a value of the argument ifPublished. With it, the change is made regardless of
+// which version is current.
 const AnyVersion = -1
 
-// A Cell identifies the counters of one limit. The keys of these counters contain Number in
-// place of the limit. The store allocates one Number for each combination of the other five
-// fields. So limits of several plans may have the same Number.
+// A Cell identifies the counters of one limit. The keys of these counters contain Number in place
+// of the limit. The store allocates one Number for each combination of the other five fields. So
+// equal limits of several plans may have the same Number.
 type Cell struct {
 	Number    uint32
 	Policy    string // slug
@@ -62,7 +62,7 @@ type Cell struct {
 	Anchor    enforcement.Anchor
 }
 
-// A Published is a limit in the published version, with its cell and its former values.
+// A Published is a limit in the published version, with its cell and its earlier values.
 type Published struct {
 	Cell    Cell
 	Rev     int64 // revision at which the limit got its current quota, window and burst
@@ -70,7 +70,7 @@ type Published struct {
 	Formers []enforcement.Former // oldest first, at most MaxFormers
 }
 
-// MaxFormers is the maximum number of former values that are stored for one limit.
+// MaxFormers is the maximum number of earlier values that are stored for one limit.
 const MaxFormers = 4
 
 // A Filter selects rows of a list. After is the ID of the last row of the previous page, or "".
@@ -99,8 +99,8 @@ type Store interface {
 	// is not ifRevision, or problem.NotFound.
 	Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (Plan, Version, error)
 	// PublishVersion makes an existing version current. The error is problem.NotFound, or
-	// problem.Stale if the current version is not ifPublished. If ifPublished is AnyVersion,
-	// the current version can be any.
+	// problem.Stale if the current version is not ifPublished. If ifPublished is AnyVersion, any
+	// version may be current.
 	PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (Plan, Version, error)
 	// DeletePlan deletes a plan that no tenant has. The error is problem.Stale if the plan's
 	// revision is not ifRevision, problem.NotFound, or problem.Conflict with the code

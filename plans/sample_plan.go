@@ -9,8 +9,8 @@ import (
 // SampleSlug is the slug of the plan that the first start on SQLite creates.
 const SampleSlug = "starter"
 
-// Sample returns the document of the plan that the first start on SQLite creates. Each of its
-// four policies uses another algorithm.
+// Sample returns the document of the plan that the first start on SQLite creates. Its four policies
+// use four different algorithms.
 func Sample() Document {
 	return New(Content{
 		Name:        "Starter",

@@ -15,16 +15,15 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	// SearchWork is the maximum number of steps of the search for the request with the most
-	// charges. A plan that needs more steps is rejected, even if it is valid. The default of
-	// 20,000 steps takes a fraction of a second. Usual plans need far fewer steps.
+	// SearchWork bounds the search for the request with the most charges, in steps. A plan whose
+	// search needs more steps is rejected, even if it is valid. The default of 20,000 steps takes a
+	// fraction of a second. Usual plans need far fewer steps.
 	SearchWork int
 }
 
-// A Service validates changes of plans, stores them, and records them in the audit log. It
-// rejects the publication of a plan with which one request could charge more than MaxCharges
-// counters. A parameter that names a plan is an ID or a slug. A Service is safe for concurrent
-// use.
+// A Service validates changes of plans, stores them, and records them in the audit log. If one
+// request could charge more than MaxCharges counters with a plan, the Service does not publish the
+// plan. A parameter that names a plan is an ID or a slug. A Service is safe for concurrent use.
 type Service struct {
 	store Store
 	work  int
@@ -80,8 +79,8 @@ func (s *Service) SaveDraft(ctx context.Context, idOrSlug string, draft Document
 	return s.store.SaveDraft(ctx, p.ID, draft, ifRevision, e)
 }
 
-// ValidateDraft inspects the saved draft like Inspect. It adds a warning if the draft equals
-// the published version. The error is problem.NotFound if there is no such plan.
+// ValidateDraft inspects the stored draft as Inspect does. If the draft equals the published
+// version, it adds a warning. The error is problem.NotFound if there is no such plan.
 func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -161,8 +160,8 @@ func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Pl
 // PublishVersion contains the parameters of Service.PublishVersion.
 type PublishVersion struct {
 	Number int // number of the version to make current
-	// IfPublished is the number of the current version that the caller has read. If it is 0,
-	// the current version can be any.
+	// IfPublished is the number of the current version that the caller has read. 0 means that any
+	// version may be current.
 	IfPublished int
 	// Note is the reason for the publication, up to MaxNote characters. The audit log stores it.
 	Note string
@@ -191,8 +190,8 @@ func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, how Publi
 	return s.store.PublishVersion(ctx, p.ID, how.Number, cmp.Or(how.IfPublished, AnyVersion), e)
 }
 
-// publishEntry returns the audit entry of a publication. after describes the version that
-// becomes current.
+// publishEntry returns the audit entry of a publication. after describes the version that becomes
+// current.
 func (s *Service) publishEntry(ctx context.Context, p Plan, after auditPlan) (audit.Entry, error) {
 	before, err := s.published(ctx, p)
 	if err != nil {
@@ -247,9 +246,8 @@ func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit i
 	return s.store.Versions(ctx, p.ID, before, limit)
 }
 
-// draftAt returns a plan if its draft has the given revision; otherwise the error is
-// problem.Stale. The Store compares the revision again when it writes, because the draft can
-// change in between.
+// draftAt returns a plan if its draft has the given revision. Otherwise the error is problem.Stale.
+// The draft can change after this call, so the Store compares the revision again when it writes.
 func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) (Plan, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -261,7 +259,7 @@ func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) 
 	return p, nil
 }
 
-// cleanNote validates a note and returns it without spaces and line breaks at both ends.
+// cleanNote validates a note and returns it without leading and trailing spaces and line breaks.
 func cleanNote(note string) (string, error) {
 	note = strings.TrimSpace(strings.ReplaceAll(note, "\r\n", "\n"))
 	var f problem.Fields
@@ -269,8 +267,8 @@ func cleanNote(note string) (string, error) {
 	return note, f.Err()
 }
 
-// A Publication says which version became current, when, and by whom. It is read from an audit
-// entry.
+// A Publication says which version became current, when, and who published it. PublicationOf reads
+// it from an audit entry.
 type Publication struct {
 	Version int
 	Note    string // reason for the publication; may be empty
@@ -282,8 +280,8 @@ type Publication struct {
 	Entry string
 }
 
-// PublicationOf converts an audit entry with the action "plan.publish". It returns false for
-// entries with other actions, and if it cannot parse the entry.
+// PublicationOf converts an audit entry with the action "plan.publish". It returns false if the
+// entry has another action or cannot be parsed.
 func PublicationOf(e audit.Entry) (Publication, bool) {
 	var after struct {
 		Version int    `json:"version"`
@@ -295,9 +293,8 @@ func PublicationOf(e audit.Entry) (Publication, bool) {
 	return Publication{Version: after.Version, Note: after.Note, By: e.Actor, At: e.At, Revision: e.Revision, Entry: e.ID}, true
 }
 
-// DraftOf returns the draft in an audit entry with the action "plan.create" or
-// "plan.save_draft". It returns false for entries with other actions, and if it cannot parse
-// the entry.
+// DraftOf returns the draft in an audit entry with the action "plan.create" or "plan.save_draft".
+// It returns false if the entry has another action or cannot be parsed.
 func DraftOf(e audit.Entry) (Document, bool) {
 	if e.Action != "plan.create" && e.Action != "plan.save_draft" {
 		return Document{}, false
@@ -316,9 +313,9 @@ func stale(slug string) error {
 	return problem.New(problem.Stale, "plan %s was changed since it was read", slug)
 }
 
-// published returns the current version for an audit entry, or nil if there is none. If the
-// stored version cannot be parsed, the result has only its number, so that another version can
-// still be published.
+// published returns the current version in the form of the audit log, or nil if there is none. If
+// the stored version cannot be parsed, the result has only the number of the version. So an
+// operator can still publish another version.
 func (s *Service) published(ctx context.Context, p Plan) (*auditPlan, error) {
 	if p.Published == 0 {
 		return nil, nil
@@ -344,8 +341,8 @@ type auditPlan struct {
 	Note    string    `json:"note,omitempty"`
 }
 
-// of sets the ID and the slug in a to those of p, and returns a. a is nil if there is no plan
-// before or after the change; of then returns nil.
+// of sets the ID and the slug in a to those of p, and returns a. If the plan does not exist before
+// or after the change, a is nil, and of returns nil.
 func (a *auditPlan) of(p Plan) any {
 	if a == nil {
 		return nil
