@@ -14,14 +14,13 @@ import (
 // MaxAllowedIPs is the maximum number of elements of Key.AllowedIPs.
 const MaxAllowedIPs = 50
 
-// Networks are ranges of IP addresses. In each range, the bits below the mask are 0. An IPv4
-// address is never written as an IPv6 address. A range that is not valid contains no address.
+// Networks are ranges of IP addresses. In each range, the bits after the prefix are 0. A range of
+// IPv4 addresses is never stored in its IPv6 form. An invalid range contains no address.
 type Networks []netip.Prefix
 
-// ParseNetworks parses a list of IP addresses and CIDR ranges. If some are invalid, the error
-// is problem.Invalid, and names each of them by its index, like /2. An empty list stands for
-// all addresses, because some generated clients send an empty list for a member that is not
-// set.
+// ParseNetworks parses a list of IP addresses and CIDR ranges. If some elements are invalid, the
+// error is problem.Invalid and names each of them by its index, like /2. An empty list stands for
+// all addresses, because some generated clients send an empty list for a member that is not set.
 func ParseNetworks(texts []string) (Networks, error) {
 	var f problem.Fields
 	var list Networks
@@ -46,7 +45,7 @@ func ParseNetworks(texts []string) (Networks, error) {
 // parseNetwork parses an IP address or a CIDR range. For an address, it returns the range that
 // contains only this address.
 func parseNetwork(text string) (netip.Prefix, error) {
-	if strings.Contains(text, "%") { // a % can also be in texts that ParseAddr reads as a zone, like %eth0/64
+	if strings.Contains(text, "%") { // rejects zones; ParseAddr would read the end of %eth0/64 as a part of the zone
 		return netip.Prefix{}, errors.New("must not have a zone")
 	}
 	prefix, err := netip.ParsePrefix(text)
@@ -78,9 +77,9 @@ func (n Networks) Contains(ip netip.Addr) bool {
 	return false
 }
 
-// Within reports whether wide contains every address that n contains. An empty list stands for
-// all addresses. Each range of n must be inside of a single range of wide: if only several
-// ranges of wide together contain it, Within returns false.
+// Within reports whether wide contains every address that n contains. An empty list stands for all
+// addresses. Within compares single ranges: if a range of n is covered only by several ranges of
+// wide together, it returns false.
 func (n Networks) Within(wide Networks) bool {
 	if len(wide) == 0 {
 		return true
@@ -91,7 +90,7 @@ func (n Networks) Within(wide Networks) bool {
 	return len(n) > 0 && !slices.ContainsFunc(n, func(network netip.Prefix) bool { return !covered(network) })
 }
 
-// Texts returns the ranges as text. It writes a range with only one address as this address.
+// Texts returns the ranges as text. A range with only one address becomes this address.
 func (n Networks) Texts() []string {
 	if len(n) == 0 {
 		return nil

@@ -10,8 +10,8 @@ const (
 	ScopeCheck  Scope = "check"
 	ScopeRead   Scope = "read"
 	ScopeManage Scope = "manage"
-	// ScopeIdentify is the scope of a key that a tenant's customer sends. Such a key only says
-	// from which customer a request is that a gateway forwards.
+	// ScopeIdentify is the scope of a key that belongs to a customer of the operator. A gateway
+	// forwards requests with such a key. The key only shows which customer sent the request.
 	ScopeIdentify Scope = "identify"
 )
 
@@ -21,16 +21,16 @@ type Key struct {
 	TenantID  string // "" for a key of the operator, which can access every tenant
 	Name      string
 	Hash      [32]byte // SHA-256 of the token
-	Hint      string   // first and last characters of the token, by which people recognize the key, like "hg_tn_Ab3d…9xYz"
+	Hint      string   // first and last characters of the token, like "hg_tn_Ab3d…9xYz", by which people recognize the key
 	Scopes    []Scope
 	ExpiresAt time.Time // zero if the key does not expire
-	RevokedAt time.Time // zero if the key is not revoked; in the future if the key was rotated: it is valid until then
+	RevokedAt time.Time // zero if the key is not revoked; after a rotation, a time in the future until which the key is valid
 	CreatedAt time.Time
 	// CreatedBy is the ID of the API key that was used to create or rotate this key. It is ""
 	// if a person, a command or the bootstrap key created or rotated it.
 	CreatedBy string
-	// LastUsedAt is the last time at which the key authenticated a request on any node. It is
-	// zero if the key was never used. Nodes store it once a minute, so it can be a minute too
+	// LastUsedAt is the last time at which the key authenticated a request on any node. It is zero
+	// if the key was never used. Nodes store it once a minute, so it can be up to a minute too
 	// early.
 	LastUsedAt time.Time
 	// AllowedIPs are the ranges of addresses from which the key may be used. If it is empty,
@@ -46,14 +46,14 @@ type KeyUse struct {
 	At time.Time
 }
 
-// Bounds restrict which checks may be sent with a key. Without a bound, the holder of a key
-// could use up the quota of the tenant with one check.
+// Bounds restrict which checks a key may send. Without bounds, the holder of a key could use up the
+// quota of the tenant with one check.
 type Bounds struct {
 	MaxCost  int64 // maximum cost of one check; 0: no maximum
 	PeekOnly bool  // set if checks must have the mode peek
 }
 
-// Within reports whether wide allows every check that b allows.
+// Within reports whether the bounds wide allow every check that the bounds b allow.
 func (b Bounds) Within(wide Bounds) bool {
 	return (wide.MaxCost == 0 || b.MaxCost > 0 && b.MaxCost <= wide.MaxCost) && (b.PeekOnly || !wide.PeekOnly)
 }

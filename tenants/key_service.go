@@ -47,13 +47,13 @@ func (s *Service) CreateOperatorKey(ctx context.Context, n NewKey) (Key, string,
 	return s.createKey(ctx, ofOperator, n)
 }
 
-// RotateKey creates a key that replaces an old one, and returns the new key with its token. The
-// new key has the name, scopes, bounds, addresses and length of validity of the old one. The
-// old key stays valid for the duration overlap, which is at most MaxOverlap. If the old key
-// expires earlier, it is valid only until then.
+// RotateKey creates a key that replaces an old key, and returns the new key with its token. The new
+// key has the name, scopes, bounds, addresses and length of validity of the old key. The old key
+// stays valid for the duration overlap, which is at most MaxOverlap, but not longer than its expiry
+// time.
 //
-// The error is problem.NotFound, problem.Invalid, or problem.Conflict with the code key_ended
-// if the old key has ended, or key_rotated if it was replaced before.
+// The error is problem.NotFound, problem.Invalid, or problem.Conflict. problem.Conflict has the
+// code key_ended if the old key has ended, and key_rotated if it was already replaced.
 func (s *Service) RotateKey(ctx context.Context, tenantID, id string, overlap time.Duration) (Key, string, error) {
 	return s.rotateKey(ctx, s.ofTenant(tenantID), id, overlap)
 }
@@ -63,7 +63,7 @@ func (s *Service) RotateOperatorKey(ctx context.Context, id string, overlap time
 	return s.rotateKey(ctx, ofOperator, id, overlap)
 }
 
-// RevokeKey makes a key invalid now. If the key is already revoked, RevokeKey changes nothing.
+// RevokeKey makes a key invalid at once. If the key is already revoked, RevokeKey changes nothing.
 // The error is problem.NotFound.
 func (s *Service) RevokeKey(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.revokeKey(ctx, s.ofTenant(tenantID), id)
@@ -100,10 +100,9 @@ func (s *Service) KeysCreatedByOperatorKey(ctx context.Context, id string) ([]Ke
 	return s.keysCreatedBy(ctx, ofOperator, id)
 }
 
-// An owner returns the TenantID of the keys that a method is about: the ID of a tenant, or ""
-// for the operator. The owner function of a tenant looks up the tenant in the store. So if a
-// caller passes "" as a tenant, the error is problem.NotFound, and the method does not act on
-// keys of the operator.
+// An owner returns the owner of the keys that a method acts on: the ID of a tenant, or "" for the
+// operator. The owner function of a tenant looks up the tenant in the store. So if a caller passes
+// "" as a tenant, the method returns problem.NotFound, and does not act on keys of the operator.
 type owner func(ctx context.Context) (tenantID string, err error)
 
 func ofOperator(context.Context) (string, error) { return "", nil }
@@ -218,8 +217,8 @@ func revokeEntry(ctx context.Context, k Key, at time.Time) audit.Entry {
 	return keyEntry(ctx, "revoke", k, k, after)
 }
 
-// Rotatable returns a problem.Conflict if a key with these times has ended at now, or if a
-// rotation has already replaced it.
+// Rotatable returns a problem.Conflict if a key with these times has ended at the time now, or if a
+// rotation has already replaced the key.
 func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	switch {
 	case !revokedAt.IsZero() && !revokedAt.After(now):
@@ -232,9 +231,9 @@ func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	return nil
 }
 
-// Renewed returns the time at which a key expires that replaces k at now. The new key is valid
-// for the same length of time as k. If k does not expire, neither does the new key, and the
-// time is zero.
+// Renewed returns the expiry time of a key that replaces k at the time now. The new key is valid
+// for the same length of time as k. If k does not expire, the new key does not expire, and the
+// result is the zero time.
 func (k Key) Renewed(now time.Time) time.Time {
 	if k.ExpiresAt.IsZero() {
 		return time.Time{}

@@ -22,9 +22,10 @@ const (
 )
 
 // NewToken returns a new random token. It consists of hg_, the kind, _, 256 random bits as 43
-// base-62 digits, and a checksum: the CRC-32 (IEEE) of all characters before it, as 6 base-62
-// digits. With the checksum, a mistyped token is found without a lookup, and secret scanners
-// can recognize tokens. The regular expression of a token is ^hg_(op|tn)_[0-9A-Za-z]{49}$.
+// base-62 digits, and a checksum. The checksum is the CRC-32 (IEEE) of all characters before it, as
+// 6 base-62 digits. It makes it possible to reject a mistyped token without a lookup, and secret
+// scanners can recognize tokens by it. The regular expression of a token is
+// ^hg_(op|tn)_[0-9A-Za-z]{49}$.
 func NewToken(kind string) string {
 	var raw [32]byte
 	rand.Read(raw[:]) // cannot fail: crypto/rand ends the program instead
@@ -32,9 +33,8 @@ func NewToken(kind string) string {
 	return string(appendChecksum(body, string(body)))
 }
 
-// WellFormed reports whether a token has the form that NewToken returns and a correct checksum.
-// It does not look for a key with this token. It allocates no memory, because every request
-// calls it.
+// WellFormed reports whether a token has the form that NewToken returns and a correct checksum. It
+// does not look up a key. It allocates no memory, because every request calls it.
 func WellFormed(token string) bool {
 	if len(token) != tokenLength || !strings.HasPrefix(token, "hg_") || token[5] != '_' {
 		return false
@@ -52,9 +52,9 @@ func HashToken(token string) [32]byte {
 	return sha256.Sum256(append(room[:0], token...))
 }
 
-// TokenHint returns the first and the last characters of a token, so that people can recognize
-// the key. These characters are too few to guess the rest of the token, also of a short token of a
-// customer.
+// TokenHint returns the first and the last characters of a token, so that people can recognize the
+// key. It returns so few characters that nobody can guess the rest. This is also true for the
+// shorter tokens of customers.
 func TokenHint(token string) string {
 	switch {
 	case len(token) < MinCustomerKey:

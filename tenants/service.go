@@ -95,9 +95,9 @@ func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision 
 	return s.store.DeleteTenant(ctx, t.ID, ifRevision, e)
 }
 
-// stale returns the error for a tenant whose revision is not the one that the caller expects.
-// The Service compares the revision before it validates the change, and the Store compares it
-// again when it writes.
+// stale returns the error for a tenant whose revision differs from the revision that the caller
+// expects. The Service compares the revisions before it validates the change. The Store compares
+// them again when it writes.
 func stale(slug string) error {
 	return problem.New(problem.Stale, "tenant %s was changed since it was read", slug)
 }

@@ -28,9 +28,9 @@ type Store interface {
 	// with the code slug_taken, or problem.Invalid at /plan if the plan does not exist or was never
 	// published.
 	CreateTenant(ctx context.Context, t Tenant, e audit.Entry) (Tenant, error)
-	// UpdateTenant replaces the document of a tenant. If the tenant gets another plan, it sets
-	// PlanRevision. The error is problem.Stale if the stored revision is not ifRevision,
-	// problem.NotFound, or problem.Invalid at /plan.
+	// UpdateTenant replaces the document of a tenant. If the plan of the tenant changes,
+	// UpdateTenant sets PlanRevision. The error is problem.Stale if the stored revision is not
+	// ifRevision, problem.NotFound, or problem.Invalid at /plan.
 	UpdateTenant(ctx context.Context, t Tenant, ifRevision int64, e audit.Entry) (Tenant, error)
 	// DeleteTenant deletes a tenant and its keys. The error is problem.Stale if the stored revision
 	// is not ifRevision, or problem.NotFound.
@@ -43,8 +43,8 @@ type Store interface {
 	// problem.NotFound if there is no such key, or if it belongs to another tenant.
 	Key(ctx context.Context, tenantID, id string) (Key, error)
 	CreateKey(ctx context.Context, k Key, e audit.Entry) (Key, error)
-	// RotateKey stores the key next, and sets the end of the old key, which has the given ID,
-	// to until. If the old key ends earlier, that end stays.
+	// RotateKey stores the key next, which replaces the key with the given ID. It sets the end of
+	// the old key to until. If the old key ends earlier, its end does not change.
 	RotateKey(ctx context.Context, tenantID, id string, until time.Time, next Key, e audit.Entry) (Key, error)
 	// RevokeKey sets the end of a key to at, unless the key ends earlier. The error is
 	// problem.Conflict with the code last_operator_key if the operator would then have no valid

@@ -17,7 +17,7 @@ const (
 	Suspended Status = "suspended"
 )
 
-// NoPolicy says how a check is decided that no policy matches.
+// NoPolicy says how a check is decided if no policy matches it.
 type NoPolicy string
 
 // The values of NoPolicy.
@@ -36,10 +36,10 @@ type Document struct {
 	BillingAnchorDay int      // 1 to 31, default 1
 	NoPolicy         NoPolicy // default allow
 	RedactValues     bool     // do not store the attribute values of denied checks
-	RouteOptional    bool     // checks may leave out method and path; on the wire, the member require_route has the opposite value
-	MaxKeys          int64    // maximum number of live counters in Redis, from MinKeys to MostKeys; 0: the nodes' setting applies
+	RouteOptional    bool     // checks may leave out method and path; the wire has the opposite value as require_route
+	MaxKeys          int64    // maximum number of live counters in Redis, from MinKeys to MostKeys; 0: the setting of the node applies
 	SampleAllowed    uint32   // one in this many allowed requests is recorded with its explanation, at most MaxSample; 0: none
-	NoTrace          bool     // trace no requests for previews of drafts
+	NoTrace          bool     // do not record requests for previews of drafts
 }
 
 // A Tenant is a customer of the operator, with its own keys, counters and members.
@@ -48,14 +48,14 @@ type Tenant struct {
 	Slug string // never changes
 	// Number identifies the tenant in counter keys. It is allocated once and never reused.
 	Number uint32
-	// Home is the hash tag in the Redis keys of all counters of the tenant. In a Redis cluster,
-	// it puts these counters on the same node. By default, it is one of 64 tags and is computed
-	// from Number.
+	// Home is the hash tag in the Redis keys of all counters of the tenant. In a Redis cluster, the
+	// hash tag puts these counters on the same node. The default is one of 64 tags, computed from
+	// Number.
 	Home string
 	Document
 	// PlanID is the ID of the plan whose slug is Document.Plan; "" if the tenant has no plan.
 	PlanID string
-	// PlanRevision is the revision at which the tenant last got another plan.
+	// PlanRevision is the revision at which the tenant's plan last changed to another plan.
 	PlanRevision int64
 	// Revision is the revision of the last change of the tenant. The API uses it as the ETag.
 	Revision  int64

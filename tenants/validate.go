@@ -67,8 +67,8 @@ func faults(f *problem.Fields, d Document) {
 	}
 }
 
-// validZone reports whether name is in the time zone database. It rejects "" and "Local". The
-// meaning of "Local" is not the same on all nodes.
+// validZone reports whether name is in the time zone database. It rejects "" and "Local", because
+// the meaning of "Local" differs between nodes.
 func validZone(name string) bool {
 	if name == "" || name == "Local" || len(name) > maxZone {
 		return false
@@ -77,7 +77,7 @@ func validZone(name string) bool {
 	return err == nil
 }
 
-// NewKey contains the fields of a new key that an administrator sets.
+// NewKey holds those fields of a new key that an administrator sets.
 type NewKey struct {
 	Name      string // 1 to 200 characters
 	Scopes    []Scope
@@ -85,8 +85,8 @@ type NewKey struct {
 	// AllowedIPs are the IP addresses and CIDR ranges from which the key may be used, at most
 	// MaxAllowedIPs. If it is empty, the key may be used from all addresses.
 	AllowedIPs []string
-	// Token is a key that a customer already has. If it is set, no new token is created, and
-	// the only possible scope is identify.
+	// Token is the token of a key that a customer already has. If it is set, no new token is
+	// created, and the key can only have the scope identify.
 	Token string
 	Bounds
 }
