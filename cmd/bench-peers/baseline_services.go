@@ -23,9 +23,9 @@ import (
 	sdk "github.com/headgate/headgate/sdk/go"
 )
 
-// leanScript implements GCRA with as few commands as possible. It stores one integer, and
-// writes nothing if it denies. ARGV[1] contains the microseconds per unit, and ARGV[2] the
-// microseconds of burst.
+// leanScript implements GCRA with as few Redis commands as possible. It stores one integer, and
+// writes nothing if it denies. ARGV[1] is the number of microseconds per unit. ARGV[2] is the burst
+// in microseconds.
 const leanScript = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -37,9 +37,9 @@ if wait > 0 then return -wait end
 redis.call('SET', KEYS[1], string.format('%d', tat), 'PX', string.format('%d', (tat - now) / 1000 + 1))
 return 1`
 
-// serve runs the command serve, which is the service noop or direct. Both decode the body like
-// Headgate and answer with a recorded response of Headgate. The service direct also calls Redis
-// once for each check. noop is also the API behind the gateways of the group ways.
+// serve runs the command serve: the service noop or the service direct. Both services decode the
+// body as Headgate does, and answer with a recorded response of Headgate. direct also calls Redis
+// once for each check. In the group ways, noop is also the API behind the gateways.
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	answers := flags.String("answers", "", "folder with the answers single and batch")
@@ -89,8 +89,8 @@ func serve(args []string) error {
 	return nil
 }
 
-// checked returns the handler behind the middleware of the SDK for Go, or the handler itself if
-// url is empty. The API key is in the environment.
+// checked wraps the handler in the middleware of the SDK for Go. If url is empty, it returns the
+// handler itself. The API key is in the environment.
 func checked(handler http.Handler, url string) (http.Handler, error) {
 	if url == "" {
 		return handler, nil
@@ -126,7 +126,7 @@ func directTake(url string) (func(context.Context, string) error, error) {
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// answer returns a handler that decodes the body with decode, calls take for the user of each
+// answer returns a handler that decodes the body with decode, calls take with the user of each
 // check, and always sends the response text.
 func answer(text []byte, take func(context.Context, string) error, decode func(*strictjson.Decoder, func(string))) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -147,7 +147,8 @@ func answer(text []byte, take func(context.Context, string) error, decode func(*
 	}
 }
 
-// decodeOne decodes the body of a request with one check, and calls each with its user.
+// decodeOne decodes the body of a request with one check, and calls each with the user of the
+// check.
 func decodeOne(d *strictjson.Decoder, each func(user string)) {
 	user := ""
 	for name := range d.Members() {

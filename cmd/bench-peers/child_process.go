@@ -28,13 +28,13 @@ type child struct {
 	out     *transcript
 }
 
-// start starts a program. Its environment contains only env and the variables that all programs
-// need.
+// start starts a program. The program gets the environment variables in env, and those that all
+// programs need.
 func (b *bench) start(name string, env []string, program string, args ...string) (*child, error) {
 	return b.startIn(b.folder, name, env, program, args...)
 }
 
-// startIn is start in another folder than that of the run.
+// startIn is like start, but the program runs in the given folder.
 func (b *bench) startIn(folder, name string, env []string, program string, args ...string) (*child, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = folder

@@ -22,8 +22,8 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// The load of the group grpc. Each caller makes its next call when it has the response to the
-// previous one. The callers share a few connections, like the worker threads of Envoy.
+// The load of the group grpc. Each caller makes its next call after it has received the response to
+// the previous call. The callers share a few connections, as the worker threads of Envoy do.
 const (
 	grpcCallers     = 64
 	grpcConnections = 4
@@ -34,8 +34,8 @@ var descriptorCounts = []int{1, 10}
 
 const envoyGRPC = "envoyproxy/ratelimit gRPC"
 
-// grpcContenders contains the services that implement the rate limit service of Envoy. name is
-// the name of each in the group grpc.
+// grpcContenders contains the services that implement Envoy's rate limit service. name is the name
+// of the service in the group grpc.
 var grpcContenders = []struct{ name, service string }{{embedded, embedded}, {exactTCP, exactTCP}, {envoyGRPC, envoy}}
 
 // measureGRPC measures the highest rate at which each service answers calls of ShouldRateLimit.
@@ -66,8 +66,7 @@ func (b *bench) measureGRPC(ctx context.Context) error {
 	return nil
 }
 
-// A message is an encoded RateLimitRequest. places contains the positions of the placeholders
-// in text.
+// A message is an encoded RateLimitRequest. places holds the positions of the placeholders in text.
 type message struct {
 	text   []byte
 	places []int
@@ -99,7 +98,7 @@ func newMessage(descriptors int) (*message, error) {
 	}
 }
 
-// fill replaces the placeholders in text by random users. text is a copy of the text of m.
+// fill replaces the placeholders in text by random users. text must be a copy of m.text.
 func (m *message) fill(text []byte, random *rand.Rand) {
 	for _, at := range m.places {
 		user := random.IntN(users)
@@ -110,7 +109,7 @@ func (m *message) fill(text []byte, random *rand.Rand) {
 	}
 }
 
-// A grpcAnswer contains the members of a RateLimitResponse that the client reads.
+// A grpcAnswer holds those members of a RateLimitResponse that the client reads.
 type grpcAnswer struct {
 	code     ratelimitv3.RateLimitResponse_Code
 	statuses int
@@ -152,7 +151,7 @@ func dialGRPC(address string, n int) (conns []*grpc.ClientConn, err error) {
 	return conns, nil
 }
 
-// authorized returns a context for calls with the key of a service.
+// authorized returns a context for calls with the API key of the service s.
 func (s *service) authorized(ctx context.Context) context.Context {
 	if s.key == "" {
 		return ctx
@@ -161,7 +160,8 @@ func (s *service) authorized(ctx context.Context) context.Context {
 }
 
 // callGRPC calls a service for the given duration, and then waits for the last responses. The
-// result counts calls: a call is allowed if all its descriptors are.
+// result counts calls, not descriptors. A call counts as allowed if all its descriptors are
+// allowed.
 func callGRPC(ctx context.Context, s *service, m *message, duration time.Duration) (*load.Result, error) {
 	var conns []*load.GRPC
 	for range grpcConnections {

@@ -33,11 +33,11 @@ const (
 	ululeMemory     = "ulule/limiter memory"
 )
 
-// A memory is a library that stores its counters in this process. Its instance belongs to
-// certain keys.
+// A memory is a library that stores its counters in this process. One instance serves only the keys
+// with which it was created.
 type memory struct {
 	library
-	kept  any // keeps the counters reachable, so that the garbage collector does not free them
+	kept  any // a reference to the counters, so that the garbage collector does not free them
 	sized bool
 }
 
@@ -54,7 +54,7 @@ func memoryLibraries(ctx context.Context, names []string) ([]memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	gcraStore, err := memstore.NewCtx(0) // 0 means that there is no maximum number of keys
+	gcraStore, err := memstore.NewCtx(0) // 0: no maximum number of keys
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,8 @@ func memoryLibraries(ctx context.Context, names []string) ([]memory, error) {
 	}, nil
 }
 
-// limiterLibrary returns Headgate's in-process limiter without the engine, as a library. Its
-// keys are hashes of 16 bytes.
+// limiterLibrary returns Headgate's in-process limiter as a library, without the engine. Its keys
+// are hashes of 16 bytes.
 func limiterLibrary(l enforcement.Limiter, keys int) library {
 	meter := enforcement.Limit{Algorithm: enforcement.GCRA, Quota: libraryQuota, Window: window}.Compile(1)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -128,13 +128,13 @@ func (b *bench) measureMemory(ctx context.Context) error {
 	return b.measureBytes(ctx)
 }
 
-// sizedKeys is the number of keys for which a library's memory is measured. The memory of one
-// key is computed from it.
+// sizedKeys is the number of keys with which the memory of a library is measured. The result is the
+// measured memory divided by sizedKeys.
 const sizedKeys = 1_000_000
 
-// measureBytes measures how much memory each library needs for one key, including the name of
-// the key. Each library gets a copy of the names, because a library that stores a name keeps
-// the bytes of the name in memory.
+// measureBytes measures how much memory each library needs for one key, including the name of the
+// key. Each library gets its own copy of the names. If a library stores a name, the bytes of its
+// copy stay in memory and are counted.
 func (b *bench) measureBytes(ctx context.Context) error {
 	b.results.bytes = map[string]float64{}
 	names := numbered(sizedKeys)
@@ -157,7 +157,7 @@ func (b *bench) measureBytes(ctx context.Context) error {
 }
 
 func (b *bench) bytesOf(ctx context.Context, which int, names []string) (float64, error) {
-	room := make([]string, len(names)) // headers of the copies of the names, which the library stores
+	room := make([]string, len(names)) // the name of each key during its call; later cleared, so that only the library can keep the name
 	all, err := memoryLibraries(ctx, room)
 	if err != nil {
 		return math.NaN(), err
@@ -189,8 +189,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// A shardedRate is the usual way to limit many keys with x/time/rate. It is a map of limiters
-// that is divided into shards. It never deletes a key.
+// A shardedRate is the usual way to limit many keys with x/time/rate: a map of limiters that is
+// divided into shards. It never deletes a key.
 type shardedRate struct {
 	seed   maphash.Seed
 	limit  rate.Limit

@@ -29,7 +29,7 @@ import (
 )
 
 // libraryQuota is the quota in the benchmarks of libraries. It is so high that no request is
-// denied, even if all requests have the same key.
+// denied, even if all requests use the same key.
 const libraryQuota = 1_000_000_000
 
 // libraryKeys is the number of keys in benchmarks with many keys. The name of a key has 24
@@ -54,7 +54,7 @@ type library struct {
 	worker func() func(key int) (bool, error)
 }
 
-// A spread says with how many goroutines and how many keys a library is called.
+// A spread is the number of goroutines that call a library, and the number of keys that they use.
 type spread struct{ goroutines, keys int }
 
 func (s spread) String() string {
@@ -71,8 +71,8 @@ func (s spread) String() string {
 // spreads are the columns of the tables.
 var spreads = []spread{{1, 1}, {2, 1}, {64, 1}, {1, libraryKeys}, {2, libraryKeys}, {64, libraryKeys}}
 
-// libraryContender returns a contender that calls a library. A goroutine reads the clock only
-// after every stride calls.
+// libraryContender returns a contender that calls a library. Each goroutine reads the clock only
+// once in stride calls, so that the clock does not distort the result.
 func (b *bench) libraryContender(l library, how spread, stride int) contender {
 	workers := make([]func(int) (bool, error), how.goroutines)
 	for i := range workers {
@@ -122,7 +122,7 @@ func (b *bench) libraryContender(l library, how spread, stride int) contender {
 	}}
 }
 
-// compare measures libraries in rotation, for each of spreads. stride is that of
+// compare measures libraries in rotation, with each spread in spreads. stride is the parameter of
 // libraryContender.
 func (b *bench) compare(ctx context.Context, title string, libraries []library, stride int) (map[spread]map[string]series, error) {
 	all := map[spread]map[string]series{}
@@ -152,8 +152,8 @@ const (
 // measureRedis compares libraries that store their counters in Redis. It also measures how much
 // time a check takes in Redis itself.
 func (b *bench) measureRedis(ctx context.Context) error {
-	// The timeout is long, so that a run can finish even if the machine does not run Redis for
-	// 50 ms. It does not change the measured times.
+	// The timeout is long. So a run can finish even if the machine stops Redis for 50 ms. The
+	// timeout does not change the measured times.
 	exact, err := redis.New(ctx, redis.Config{
 		URL: b.redis.url, Prefix: "engine:", Timeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -193,7 +193,7 @@ func (b *bench) redisLibraries(ctx context.Context, exact enforcement.Limiter) (
 	if err != nil {
 		return nil, err
 	}
-	gcra.SetMaxCASAttemptsLimit(10_000) // by default, calls fail after 10 attempts, which is too few for one shared key
+	gcra.SetMaxCASAttemptsLimit(10_000) // the default of 10 attempts is too low if all goroutines share one key
 
 	ululeStore, err := ululeredis.NewStoreWithOptions(client, limiter.StoreOptions{Prefix: "ulule"})
 	if err != nil {
@@ -260,15 +260,15 @@ func engineLibrary(name string, l enforcement.Limiter) library {
 	}}
 }
 
-// plainScript counts in a fixed window with as few commands as possible. measureScript compares
-// Headgate's script with it.
+// plainScript counts in a fixed window with as few Redis commands as possible. measureScript
+// compares Headgate's script with plainScript.
 const plainScript = `
 local n = redis.call('INCRBY', KEYS[1], ARGV[1])
 if n == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return n`
 
-// measureScript measures the time that Redis itself needs for a check. It sends calls of 32
-// checks, and compares them with calls of plainScript. It also measures the memory of a
+// measureScript measures the time that a check takes inside Redis. It makes script calls with 32
+// checks each, and compares them with calls of plainScript. It also measures the memory of a
 // counter.
 func (b *bench) measureScript(ctx context.Context, l enforcement.Limiter) error {
 	client, script := b.redis.client, goredis.NewScript(plainScript)
@@ -332,8 +332,8 @@ const (
 	scriptBatch = "GCRA, 32 checks in a call"
 )
 
-// scriptMicros returns the time that Redis has spent in scripts and functions so far,
-// in microseconds.
+// scriptMicros returns the total time that Redis has spent in scripts and functions, in
+// microseconds.
 func (b *bench) scriptMicros(ctx context.Context) (float64, error) {
 	stats, err := b.redis.client.InfoMap(ctx, "commandstats").Result()
 	if err != nil {
@@ -356,7 +356,7 @@ func (b *bench) scriptMicros(ctx context.Context) (float64, error) {
 	return sum, nil
 }
 
-// counterBytes returns the mean memory of the limiter's counters in Redis in bytes, as MEMORY
+// counterBytes returns the mean memory of one counter of the limiter in Redis, in bytes, as MEMORY
 // USAGE reports it.
 func (b *bench) counterBytes(ctx context.Context) (float64, error) {
 	sum, n := int64(0), 0

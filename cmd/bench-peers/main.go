@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest/process"
 )
 
-// options has the command-line options of a run.
+// options holds the command-line options of a run.
 type options struct {
 	rounds  int
 	seconds float64 // seconds of load on each service in each round
@@ -26,8 +26,8 @@ type options struct {
 	docs    string // folder of the pages
 }
 
-// allGroups contains the groups of benchmarks in the order in which they run. The group ways
-// needs gateways, so it runs only if it is named.
+// allGroups contains the groups of benchmarks that run by default, in this order. The group ways is
+// not one of them, because it needs gateways. It runs only if an option names it.
 var allGroups = []string{"http", "rate", "batch", "redis", "memory", "grpc", "overload"}
 
 // groupWays is the group of make bench-ways.
@@ -92,7 +92,7 @@ type bench struct {
 	folder   string // temporary folder; removed at the end
 	redis    *redisServer
 	children []*child
-	ended    float64 // processor time of children that have ended, in seconds
+	ended    float64 // processor time in seconds of the child processes that have ended
 	results  results
 }
 
@@ -153,7 +153,8 @@ func run(ctx context.Context, o options) (err error) {
 // the name.
 const folderPrefix = "headgate-bench-"
 
-// removeLeft removes the temporary folders of earlier runs that were killed.
+// removeLeft removes temporary folders of earlier runs that were killed before they could remove
+// them.
 func removeLeft() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	for _, folder := range left {
@@ -164,9 +165,9 @@ func removeLeft() {
 	}
 }
 
-// report prints each part of the pages for which the run has measured at least one
-// group. If complete is true and -write is set, it also writes to the file each part whose
-// groups were all measured.
+// report prints each part of the pages for which the run has measured at least one group. If
+// complete is true and -write is set, it also writes parts to their files: those parts whose groups
+// were all measured.
 func (b *bench) report(complete bool) (err error) {
 	for i := range parts {
 		p := &parts[i]
@@ -194,7 +195,7 @@ func (b *bench) stop() {
 	}
 }
 
-// progress prints to standard error what the command measures now.
+// progress prints a line to standard error that says what is measured now.
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
 
 // build builds a program with the go command. args are the arguments of the go command.

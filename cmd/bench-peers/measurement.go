@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// A slot contains the measurements of one contender in one round. A value that was not measured
-// is NaN.
+// A slot holds the measurements of one contender in one round. A value that was not measured is
+// NaN.
 type slot struct {
 	perSecond float64 // checks per second
 	p50, p99  float64 // latency of requests, in milliseconds
-	// Processor time of the server per check, in microseconds; redis and generator are those of
-	// Redis and of the load generator. behind is that of the Headgate behind a gateway.
+	// Processor times per check, in microseconds. server is the time of the measured service, redis
+	// of Redis, and generator of the load generator. behind is the time of the Headgate node that a
+	// gateway asks.
 	server    float64
 	redis     float64
 	generator float64
 	behind    float64
 	allocs    float64 // allocations of the server per check
 	nanos     float64 // elapsed time per check, in nanoseconds; only measured for libraries
-	// degraded is the fraction of the checks that a failure mode decided, unavailable that of
-	// the checks with status 503, and failed that of the checks that were denied or failed.
+	// Fractions of the checks. degraded: a failure mode decided the check. unavailable: the check
+	// got the status 503. failed: the check was denied or failed.
 	degraded, unavailable, failed float64
 }
 
@@ -61,8 +62,8 @@ func (s series) median(v value) float64 {
 	return median(all)
 }
 
-// inRounds calls combine once for each round. The arguments are the slots of all series in this
-// round. inRounds returns the median of the results.
+// inRounds calls combine once for each round, with the slots of all series in this round. It
+// returns the median of the results.
 func inRounds(combine func(...slot) float64, all ...series) float64 {
 	var values []float64
 	for round := range all[0] {
@@ -78,14 +79,14 @@ func inRounds(combine func(...slot) float64, all ...series) float64 {
 	return median(values)
 }
 
-// ratio divides the measurement v of s by that of base in each round, and returns the median of
-// the quotients.
+// ratio divides the measurement v of s by the measurement v of base in each round. It returns the
+// median of the quotients.
 func ratio(v value, s, base series) float64 {
 	return inRounds(func(slots ...slot) float64 { return v(slots[0]) / v(slots[1]) }, s, base)
 }
 
-// difference subtracts the measurement v of base from that of s in each round, and returns the
-// median of the differences.
+// difference subtracts the measurement v of base from the measurement v of s in each round. It
+// returns the median of the differences.
 func difference(v value, s, base series) float64 {
 	return inRounds(func(slots ...slot) float64 { return v(slots[0]) - v(slots[1]) }, s, base)
 }

@@ -21,13 +21,12 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// The loads of the group overload. A node with fullConnections is fully loaded.
-// overloadConnections is the number of connections with which more checks come than the node
-// can decide.
+// The loads of the group overload. With fullConnections connections, a node is fully loaded. With
+// overloadConnections connections, more checks arrive than the node can decide.
 //
-// For the comparison of tenants, equalTenants tenants send checks, each on equalConnections.
-// The node is then fully loaded too. After that, one of them, the flood, sends on floodFactor
-// times as many connections.
+// The comparison of tenants uses equalTenants tenants. First, each tenant sends checks on
+// equalConnections connections, which fully loads the node. Then one tenant, the flood, sends on
+// floodFactor times as many connections.
 const (
 	fullConnections     = 64
 	overloadConnections = 1000
@@ -36,19 +35,19 @@ const (
 	floodFactor         = 20
 )
 
-// overloaded contains the services of the group overload. noop has no tenants, so it is not in
-// the comparison of tenants. Its results show how much the additional connections cost the
-// kernel, the runtime and the load generator.
+// overloaded contains the services of the group overload. noop has no tenants, so it does not take
+// part in the comparison of tenants. The results of noop show how much time the kernel, the Go
+// runtime and the load generator need for the additional connections.
 var overloaded = []string{embedded, exactTCP, noop}
 
-// underLoad returns the name that a service has in the group overload when one tenant sends on
-// a number of connections.
+// underLoad returns the name of a service in the results of the group overload, if one tenant sends
+// on this number of connections.
 func underLoad(name string, connections int) string {
 	return fmt.Sprintf("%s, %d connections", name, connections)
 }
 
-// beside returns the name that a service has in the group overload when equalTenants tenants
-// send checks. flood says that one of them sends more than the others.
+// beside returns the name of a service in the results of the group overload, if equalTenants
+// tenants send checks. flood is set if one of them sends more than the others.
 func beside(name string, flood bool) string {
 	if flood {
 		return name + ", beside a flood"
@@ -56,9 +55,9 @@ func beside(name string, flood bool) string {
 	return name + ", all alike"
 }
 
-// measureOverload makes two measurements: how many checks a node decides when more come than it
-// can decide, and how long the checks of nine tenants take beside a tenth tenant. The tenth
-// tenant sends as much as each of the others, or floodFactor times as much.
+// measureOverload makes two measurements. The first is how many checks a node decides if more
+// checks arrive than it can decide. The second is how long the checks of nine tenants take while a
+// tenth tenant sends either as much as each of them, or floodFactor times as much.
 func (b *bench) measureOverload(ctx context.Context) (err error) {
 	// The load generator uses one thread, as in the group http.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -116,9 +115,9 @@ func checkRequest(address, key string) load.Request {
 	return load.NewRequest(address, "/v1/check", checkBody, users, "Authorization: Bearer "+key)
 }
 
-// tenantsContender returns a contender that sends the requests of all tenants at the same time.
-// Its slot contains the checks of all tenants except the last one. A second process sends the
-// checks of the last tenant. If one process sent all of them, the connections of the last
+// tenantsContender returns a contender that sends the requests of all tenants at the same time. Its
+// slot contains the checks of all tenants except the last one. A second process sends the checks of
+// the last tenant. If one process sent the checks of all tenants, the connections of the last
 // tenant would delay the other tenants inside the load generator.
 func (b *bench) tenantsContender(s *service, tenants []tenant, flood bool) contender {
 	return contender{beside(s.name, flood), func(ctx context.Context) (slot, error) {
@@ -158,8 +157,8 @@ const senderKey = "BENCH_KEY"
 
 var isSending = regexp.MustCompile("(sending)")
 
-// startSender starts a process that sends checks on a number of connections, with the API key
-// key. It waits until all connections are open.
+// startSender starts a process that sends checks on a number of connections, with the given API
+// key. It returns when all connections are open.
 func (b *bench) startSender(address, key string, connections int) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -185,8 +184,8 @@ func (b *bench) stopSender(c *child) {
 // mostSending is the longest time for which the command send runs.
 const mostSending = 5 * time.Minute
 
-// send runs the command send: it sends checks until the process is ended, at most for
-// mostSending. It uses one thread, like the load generator.
+// send runs the command send: it sends checks until the process is ended, but at most for
+// mostSending. It uses one thread, as the load generator does.
 func send(args []string) error {
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)
 	address := flags.String("address", "", "address of the server")
@@ -209,22 +208,21 @@ func send(args []string) error {
 	return err
 }
 
-// goodput returns the ratio of two rates of decided checks: that with overloadConnections,
-// divided by that with fullConnections.
+// goodput returns a function for a target: the rate of decided checks with overloadConnections,
+// divided by the rate with fullConnections.
 func goodput(name string) func(*results) float64 {
 	return func(r *results) float64 {
 		return pair(r.overload, perSecond, underLoad(name, overloadConnections), underLoad(name, fullConnections), ratio)
 	}
 }
 
-// fairness returns the ratio of two p99 latencies of nine tenants: that beside a flood of the
-// tenth tenant, divided by that when all tenants send equally.
+// fairness returns a function for a target: the p99 latency of nine tenants beside the flood of a
+// tenth tenant, divided by their p99 latency if all ten tenants send equally.
 func fairness(name string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.overload, p99, beside(name, true), beside(name, false), ratio) }
 }
 
-// overloadTargets contains the targets of the group overload. Their IDs are those in
-// docs/faults.md.
+// overloadTargets contains the targets of the group overload. docs/faults.md has the same IDs.
 var overloadTargets = []target{
 	{"F-O1", "checks/s, exact, 1,000 connections, against 64", 0.80, true, "×", goodput(exactTCP)},
 	{"F-O1", "the same, embedded", 0.80, true, "×", goodput(embedded)},

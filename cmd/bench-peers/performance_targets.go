@@ -28,12 +28,12 @@ type results struct {
 	bytesInRedis float64
 }
 
-// A target is a goal for one measured value. The IDs T1 to T21 are those of the design of the
-// hot path.
+// A target is a goal for one measured value. The IDs T1 to T21 come from the design of the hot
+// path.
 type target struct {
 	id, text string
 	goal     float64
-	atLeast  bool // the value must be at least goal; otherwise at most
+	atLeast  bool // the value must be at least goal; if false, at most goal
 	unit     string
 	measured func(*results) float64 // NaN if it was not measured
 }
@@ -46,14 +46,15 @@ func (t *target) met(v float64) bool {
 	return v <= t.goal
 }
 
-// at returns a function that computes a target: the measurement v of the service name, divided by
-// that of the service base. Both are measured with the same number of connections.
+// at returns a function for a target: the measurement v of the service name, divided by the
+// measurement v of the service base. Both services are measured with the given number of
+// connections.
 func at(connections int, v value, name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.http[connections], v, name, base, ratio) }
 }
 
-// pair combines the measurement v of two series from one rotation. It returns NaN if one of the
-// two was not measured.
+// pair applies combine to the measurement v of two series from one rotation. If one of the two
+// series was not measured, it returns NaN.
 func pair(of map[string]series, v value, name, base string, combine func(value, series, series) float64) float64 {
 	if len(of[name]) == 0 || len(of[base]) == 0 {
 		return math.NaN()
@@ -61,33 +62,33 @@ func pair(of map[string]series, v value, name, base string, combine func(value, 
 	return combine(v, of[name], of[base])
 }
 
-// above returns a function for a target: the measurement v of the service name minus that of
-// base, with 64 connections.
+// above returns a function for a target: the measurement v of the service name minus the
+// measurement v of base, with 64 connections.
 func above(v value, name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.http[64], v, name, base, difference) }
 }
 
-// whole returns f rounded to a whole number. Background work adds only a fraction to the value
-// per check, which the rounding removes.
+// whole returns a function that rounds the result of f to a whole number. The fraction comes from
+// background work and is not part of a check.
 func whole(f func(*results) float64) func(*results) float64 {
 	return func(r *results) float64 { return math.Round(f(r)) }
 }
 
-// inBatches returns a function for a target: the ratio of checks per second between the
-// services name and base in the group batch.
+// inBatches returns a function for a target in the group batch: the checks per second of the
+// service name, divided by those of the service base.
 func inBatches(name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.batch, perSecond, name, base, ratio) }
 }
 
-// onRedis returns a function for a target: the ratio of checks per second between Headgate's
-// engine and the library base, both with Redis.
+// onRedis returns a function for a target: the checks per second of Headgate's engine, divided by
+// those of the library base. Both use Redis.
 func onRedis(how spread, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.onRedis[how], perSecond, engineRedis, base, ratio) }
 }
 
-// slowest returns a function for a target. It compares the time per check of the in-process
-// limiter with that of the library base. The result is the largest ratio among the spreads with
-// at most keys keys.
+// slowest returns a function for a target: the time per check of the in-process limiter, divided by
+// the time of the library base. The result is the largest of these ratios in all spreads with at
+// most keys keys.
 func slowest(base string, keys int) func(*results) float64 {
 	return func(r *results) float64 {
 		most := math.NaN()
@@ -107,10 +108,11 @@ func slowest(base string, keys int) func(*results) float64 {
 	}
 }
 
-// added returns a function for a target about the p99 latency at the rate offeredRate. It is
-// the latency that the service name adds to that of noop, divided by the latency that envoy
-// adds. Both are medians of the differences within each round. If the machine is so busy that
-// envoy adds nothing, the result is NaN.
+// added returns a function for a target about the p99 latency at the rate offeredRate. The function
+// computes how much more latency the service name has than noop, and how much more envoy has than
+// noop. Each is the median of the differences within each round. The result is the first divided by
+// the second. If the machine is so busy that envoy has no more latency than noop, the result is
+// NaN.
 func added(name string) func(*results) float64 {
 	return func(r *results) float64 {
 		envoys := pair(r.rate, p99, envoy, noop, difference)
@@ -125,7 +127,7 @@ func unmeasured(*results) float64 { return math.NaN() }
 
 var hot64, keys64 = spread{64, 1}, spread{64, libraryKeys}
 
-// targets contains the targets of the first part in the order of the table.
+// targets contains the targets of the first part of the report, in the order of the table.
 var targets = []target{
 	{"T1", "req/s, exact, 64 connections, against envoy", 3.5, true, "×", at(64, perSecond, exactTCP, envoy)},
 	{"T2", "the same, 256 connections", 3.0, true, "×", at(256, perSecond, exactTCP, envoy)},
@@ -176,8 +178,8 @@ var grpcTargets = []target{
 	{"-", "the same, 10 descriptors", 3, true, "×", calls(10)},
 }
 
-// calls returns a function for a target: the ratio of calls per second between Headgate on
-// Redis and envoy in the group grpc.
+// calls returns a function for a target in the group grpc: the calls per second of Headgate on
+// Redis, divided by those of envoy.
 func calls(descriptors int) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.grpc[descriptors], perSecond, exactTCP, envoyGRPC, ratio) }
 }

@@ -17,19 +17,19 @@ import (
 	"github.com/headgate/headgate/internal/servertest/process"
 )
 
-// ticksPerSecond is the number of clock ticks in a second. The processor times in /proc are in
+// ticksPerSecond is the number of clock ticks in a second. /proc reports processor times in clock
 // ticks.
 const ticksPerSecond = 100
 
-// processor returns the processor time of a process in seconds: the user time and the system
-// time of all its threads.
+// processor returns the processor time of a process in seconds. It is the user time plus the system
+// time of all threads of the process.
 func processor(pid int) (float64, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// The line begins with "pid (name) state". The name may contain spaces. utime and stime
-	// are the fields 14 and 15.
+	// The line begins with "pid (name) state". The name may contain spaces, so the fields are
+	// counted after the last parenthesis. utime and stime are the fields 14 and 15 of the line.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
@@ -51,16 +51,16 @@ func ownProcessor() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// A usage contains processor times in seconds: ours of this command, its children and Redis,
-// since they started; the others since the machine started.
+// A usage holds processor times in seconds. ours is the time of this command, its children and
+// Redis since they started. The other times are those of the whole machine since it started.
 type usage struct {
 	at           time.Time
 	ours         float64
-	busy, stolen float64 // of the whole machine; stolen is the time that other virtual machines of the host used
+	busy, stolen float64 // of the whole machine; stolen is the time that the host gave to other virtual machines
 }
 
-// use returns the processor times of this command with its children, and of the whole machine,
-// up to now.
+// use returns the processor times up to now: of this command with its children, and of the whole
+// machine.
 func (b *bench) use() usage {
 	u := usage{at: time.Now(), ours: ownProcessor() + b.ended}
 	for _, c := range b.children {
@@ -83,8 +83,8 @@ func (b *bench) use() usage {
 	return u
 }
 
-// others returns a text that says which part of the processor time other programs have used
-// between before and u.
+// others returns a text for the report: which part of the processor time other programs used from
+// the time of before to the time of u.
 func (u usage) others(before usage) string {
 	all := u.at.Sub(before.at).Seconds() * float64(runtime.NumCPU())
 	other := max(0, u.busy-before.busy-(u.ours-before.ours))

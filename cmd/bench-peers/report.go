@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A part is the text of a page of docs/ between two markers. A run of the command can write
-// a part only if it has measured all groups of the part.
+// A part is the text between two markers in a page of docs/. A run of the command can write a part
+// only if it has measured all groups of the part.
 type part struct {
 	page      string
 	beginMark string
@@ -22,7 +22,7 @@ type part struct {
 	tables    func(*results, *strings.Builder)
 }
 
-// parts contains the parts in their order in the pages.
+// parts contains all parts of the report, in their order in the pages.
 var parts = []part{
 	{
 		performancePage, "<!-- make bench-peers writes from here -->",
@@ -119,11 +119,12 @@ func (r *results) writeTables(b *strings.Builder) {
 	}
 }
 
-// busy is how much of a core or of Redis an installation may use, for the table of sizes.
+// busy is the fraction of a core, or of Redis, that an installation may use. The table of sizes
+// uses it.
 const busy = 0.7
 
-// writeSizing writes how many checks one core of a node and one Redis carry, from the processor times at 64
-// connections.
+// writeSizing writes how many checks per second one core of a node and one Redis can process. It computes them from the
+// processor times with 64 connections.
 func (r *results) writeSizing(b *strings.Builder) {
 	b.WriteString("\n")
 	head(b, "processor time of the node for a check, µs", "of Redis, µs", "one core at 70 % carries", "one Redis at 70 % carries")
@@ -203,8 +204,8 @@ func (p *part) measures() string {
 	return "service"
 }
 
-// peerVersions returns the versions of the limiters that Headgate is compared with: those in
-// go.mod, and that of envoyproxy/ratelimit.
+// peerVersions returns the versions of the limiters that Headgate is compared with: the versions in
+// go.mod, and the version of envoyproxy/ratelimit.
 func peerVersions() []string {
 	_, version, _ := strings.Cut(envoyPackage, "@")
 	list := []string{"envoyproxy/ratelimit " + version}
@@ -264,8 +265,8 @@ func (r *results) writeServices(b *strings.Builder, of map[string]series) {
 	}
 }
 
-// percent returns a text with the percentage of the checks that were not simply allowed, one
-// for each result: degraded, 503, or failed.
+// percent returns a text with the percentages of the checks that were degraded, got a 503, or
+// failed.
 func percent(all series) string {
 	var parts []string
 	for _, kind := range []struct {
@@ -286,8 +287,8 @@ func percent(all series) string {
 	return strings.Join(parts, ", ")
 }
 
-// mean returns the mean of the measurement v over all rounds. It is used for rare events,
-// because their median would be 0.
+// mean returns the mean of the measurement v over all rounds. It is used for events that happen in
+// few rounds, because the median of their numbers would be 0.
 func (s series) mean(v value) float64 {
 	sum := 0.0
 	for _, one := range s {
@@ -316,8 +317,9 @@ func (r *results) writeBatch(b *strings.Builder) {
 	}
 }
 
-// writeLibraries writes a table row for each library, with its time per check in each spread.
-// Times in nanoseconds are divided by unit. redis says that the rows have columns about Redis.
+// writeLibraries writes a table row for each library, with its time per check in each spread. It
+// divides the times, which are in nanoseconds, by unit. redis is set if the rows also have columns
+// about Redis.
 func writeLibraries(b *strings.Builder, all map[spread]map[string]series, unit float64, names []string, redis bool) {
 	var titles []string
 	for _, how := range spreads {

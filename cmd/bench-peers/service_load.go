@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// A shape describes the load on a service: the number of connections, the requests per second
-// (0: as many as possible), whether requests are batches, and the duration in seconds.
+// A shape describes the load on a service: the number of connections; the requests per second,
+// where 0 means as many as possible; whether requests are batches; and the duration in seconds.
 type shape struct {
 	connections int
 	rate        float64
@@ -19,7 +19,8 @@ type shape struct {
 	seconds     float64
 }
 
-// serviceContender returns a contender that sends the load how to a service and measures it.
+// serviceContender returns a contender that sends a load to a service and measures it. how
+// describes the load.
 func (b *bench) serviceContender(s *service, how shape, name string) contender {
 	return contender{name, func(ctx context.Context) (slot, error) {
 		cfg := load.Config{
@@ -65,8 +66,8 @@ func (b *bench) measure(ctx context.Context, s *service, run func(context.Contex
 	}, nil
 }
 
-// A reading contains the total processor times, in seconds, and the total allocations up to one
-// time.
+// A reading holds totals up to one point in time: processor times in seconds, and the number of
+// allocations.
 type reading struct{ server, redis, generator, behind, mallocs float64 }
 
 func (b *bench) read(ctx context.Context, s *service) (r reading, err error) {
@@ -96,8 +97,7 @@ var connectionCounts = []int{1, 64, 256}
 // measureHTTP measures the highest rate of each service, for each number in connectionCounts.
 func (b *bench) measureHTTP(ctx context.Context) error {
 	b.results.http = map[int]map[string]series{}
-	// The load generator uses one thread, like wrk -t1, to leave processors to the
-	// server.
+	// The load generator uses one thread, like wrk -t1, to leave processors to the server.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, connections := range connectionCounts {
 		var contenders []contender
@@ -128,8 +128,8 @@ func (b *bench) measureRate(ctx context.Context) (err error) {
 	return err
 }
 
-// single returns the name that a service has in the group batch when it gets requests with one
-// check.
+// single returns the name of a service in the results of the group batch, if its requests have one
+// check each.
 func single(name string) string { return name + ", single checks" }
 
 // measureBatch compares requests with batchSize checks with requests that have one check.

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// The limit that all services enforce for each user: quota per window. It is so high that no
+// The limit that all services enforce for each user: quota units per window. It is so high that no
 // check of the benchmark is denied. users is the number of users.
 const (
 	quota      = 1_000_000
@@ -52,7 +52,7 @@ type service struct {
 	grpc    string // address of the rate limit service of Envoy; "" if it has none
 	resp    string // address of the port for RESP; "" if it has none
 	pid     int
-	behind  *service // the Headgate that a gateway asks; nil if the service is no gateway
+	behind  *service // the Headgate node that a gateway asks; nil if the service is not a gateway
 	single  load.Request
 	batch   *load.Request // nil if the service has no batch requests
 	mallocs bool          // set if the service reports its allocations at /metrics
@@ -65,15 +65,15 @@ func (s *service) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", s.address)
 }
 
-// checkBody is the JSON of one check. A batch repeats it.
+// checkBody is the JSON of one check. A request with a batch contains it several times.
 const checkBody = `{"method":"GET","path":"/api/things/42","attributes":{"user":"u` + load.KeyPlace + `","ip":"203.0.113.9"}}`
 
 func batchBody() string {
 	return `{"checks":[` + strings.Join(slices.Repeat([]string{checkBody}, batchSize), ",") + `]}`
 }
 
-// useHeadgateAPI sets the requests for a service that has the API of Headgate. key is an API
-// key of a tenant.
+// useHeadgateAPI sets the requests of a service that has the API of Headgate. key is an API key of
+// a tenant.
 func (s *service) useHeadgateAPI(key string) {
 	s.key = key
 	header := "Authorization: Bearer " + key
@@ -122,7 +122,8 @@ func (b *bench) services(ctx context.Context) error {
 	return nil
 }
 
-// onlyWays reports whether the run needs no other services than the embedded Headgate and the no-op.
+// onlyWays reports whether the run measures only the group ways, which needs no services except the
+// embedded Headgate and noop.
 func (b *bench) onlyWays() bool { return len(b.groups) == 1 && b.has(groupWays) }
 
 func (b *bench) service(name string) *service {
@@ -180,8 +181,9 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 	return s, err
 }
 
-// prepare publishes a plan with a policy whose limit denies no check of the benchmark. It creates
-// a tenant with this plan and returns an API key of the tenant. Plan and tenant have the same slug.
+// prepare publishes a plan with a policy whose limit denies no check of the benchmark. It creates a
+// tenant with this plan and returns an API key of the tenant. slug is the slug of both the plan and
+// the tenant.
 func (s *service) prepare(ctx context.Context, slug, policy string) (key string, err error) {
 	plan := fmt.Sprintf(`{"slug": %q, "draft": {"name": "bench", "policies": [%s]}}`, slug, policy)
 	status, etag, answer, err := s.call(ctx, s.operator, "/v1/plans", plan, "")
@@ -216,7 +218,7 @@ func wants(status int, answer string, err error) error {
 	return err
 }
 
-// call sends a POST request to the API of the service before the measurement.
+// call sends a POST request to the API of the service, to set it up before the measurement.
 func (s *service) call(ctx context.Context, key, path, body, ifMatch string) (status int, etag, answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -236,8 +238,8 @@ func (s *service) call(ctx context.Context, key, path, body, ifMatch string) (st
 	return response.StatusCode, response.Header.Get("ETag"), string(text), err
 }
 
-// startOwn starts the services noop and direct. They answer with recorded responses of
-// Headgate, and their garbage collector has the setting that Headgate has.
+// startOwn starts the services noop and direct. They answer with recorded responses of Headgate.
+// Their garbage collector has the same settings as the garbage collector of Headgate.
 func (b *bench) startOwn(ctx context.Context) error {
 	like := b.service(embedded)
 	for name, request := range map[string]struct{ path, body string }{
@@ -302,8 +304,8 @@ func (s *service) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("%s has no metric %s", s.name, name)
 }
 
-// startEnvoy starts envoyproxy/ratelimit with a limit of one fixed window for each user. Statsd
-// is off. All other settings have their defaults.
+// startEnvoy starts envoyproxy/ratelimit with one fixed-window limit for each user. It turns Statsd
+// off. All other settings have their defaults.
 func (b *bench) startEnvoy() (*service, error) {
 	config := filepath.Join(b.folder, "runtime", "ratelimit", "config")
 	if err := os.MkdirAll(config, 0o700); err != nil {

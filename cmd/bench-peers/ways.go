@@ -21,22 +21,23 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// The loads of the group ways. The latency is measured at wayRate requests per second. The
-// processor time is measured while each connection sends again when it has an answer.
+// The loads of the group ways. For the latency, wayRate requests per second are sent. For the
+// processor time, each connection sends its next request as soon as it has the response to the
+// previous one.
 const (
 	wayConnections = 16
 	wayRate        = 500
 )
 
-// A way is a way to ask Headgate, and a row of a table of docs/gateways.md. name is the name that
-// the way has in the other tables of the page, and wire the label of its decisions in the metrics
-// of Headgate.
+// A way is an integration through which a check reaches Headgate: a gateway or a client. Each way
+// is a row of a table in docs/gateways.md. name is the name of the way in the other tables of the
+// page. wire is the label of its decisions in the metrics of Headgate.
 type way struct{ name, wire string }
 
-// A gatewayWay is a recipe of deploy/ in front of the no-op.
+// A gatewayWay is a gateway recipe of deploy/ in front of noop.
 type gatewayWay struct {
 	way
-	recipe, bare string // bare is the recipe that runs without Headgate, to compare with
+	recipe, bare string // bare is the same gateway without Headgate, for comparison
 }
 
 var gatewayWays = []gatewayWay{
@@ -52,16 +53,18 @@ var gatewayWays = []gatewayWay{
 }
 
 const (
-	// quotaWay is the way in which a request needs no call.
+	// quotaWay is the name of the way in which Envoy holds quota, so that a request needs no call
+	// to Headgate.
 	quotaWay = "Envoy `rate_limit_quota`"
-	// middlewareWay is the no-op with the middleware of the SDK for Go.
+	// middlewareWay is the name of the way in which noop uses the middleware of the SDK for Go.
 	middlewareWay = "an API in Go, with the middleware of the [SDK](sdks.md)"
 )
 
-// without returns the name of the contender without Headgate.
+// without returns the name of the contender that is the gateway without Headgate.
 func (w *gatewayWay) without() string { return w.bare + ", without Headgate" }
 
-// A callWay is a way that a program calls. checks is the number of checks in a request.
+// A callWay is a way in which a program calls Headgate itself. checks is the number of checks in
+// one request.
 type callWay struct {
 	way
 	checks int
@@ -95,12 +98,13 @@ func (w *callWay) title() string {
 	return fmt.Sprintf("%s, %d checks", w.name, w.checks)
 }
 
-// waysPolicy has a limit that denies no check of the benchmark. All ways can say what it counts by.
+// waysPolicy is a policy whose limit denies no check of the benchmark. It counts by ip, an
+// attribute that all ways can send.
 const waysPolicy = `{"slug": "per-address", "count_by": ["ip"], "limits": [{"algorithm": "token_bucket", "quota": 1000000000, "window": "1h"}]},
 	{"slug": "throttle", "match": {"path": "/throttle/login"}, "count_by": ["key"],
 	"limits": [{"algorithm": "token_bucket", "quota": 1000000000, "window": "1h"}]}`
 
-// measureWays measures what a check costs on each way: the latency at wayRate requests per second,
+// measureWays measures the cost of a check on each way: the latency at wayRate requests per second,
 // and the processor time.
 func (b *bench) measureWays(ctx context.Context) (err error) {
 	headgate := *b.service(embedded)
@@ -129,14 +133,14 @@ func (b *bench) measureWays(ctx context.Context) (err error) {
 	return err
 }
 
-// A measuredWay is a contender of the group ways. wire is "" without Headgate.
+// A measuredWay is a contender of the group ways. wire is "" for a gateway without Headgate.
 type measuredWay struct {
 	name, wire string
 	service    *service // whose processor time is measured
 	config     load.Config
 }
 
-// startWays starts all gateways and returns the contenders.
+// startWays starts all gateways and returns the contenders of the group ways.
 func (b *bench) startWays(ctx context.Context, headgate *service) (measured []measuredWay, err error) {
 	upstream := b.service(noop)
 	through := func(name, wire string, s *service) {
@@ -179,15 +183,15 @@ func (b *bench) startWays(ctx context.Context, headgate *service) (measured []me
 	return measured, nil
 }
 
-// called returns the name of the contender that calls Headgate itself. Gateways can have the same
-// names.
+// called returns the name of the contender for a callWay. The prefix is necessary, because a
+// gateway can have the same name.
 func called(name string) string { return "call of " + name }
 
-// gatewayFailure is the time in which a gateway loads its configuration.
+// gatewayFailure is the maximum time in which a gateway must load its configuration.
 const gatewayFailure = 30 * time.Second
 
-// startGateway starts the recipe with a name in front of the upstream. If bare is true, it does not
-// ask Headgate.
+// startGateway starts the gateway of a recipe in front of upstream. If bare is true, the gateway
+// does not ask Headgate.
 func (b *bench) startGateway(recipe, name string, headgate, upstream *service, bare bool) (*service, error) {
 	r := recipes.Named(recipe)
 	if err := os.Chmod(b.folder, 0o711); err != nil { //nolint:gosec // Apache reads headgate.lua as another user
@@ -212,7 +216,7 @@ func (b *bench) startGateway(recipe, name string, headgate, upstream *service, b
 		a.Headgate = headgate.grpc
 	}
 	var edits []string
-	if recipe == "Envoy ratelimit" { // its local limit would deny requests
+	if recipe == "Envoy ratelimit" { // the local limit of this recipe would deny requests
 		edits = []string{"max_tokens: 1000, tokens_per_fill: 1000", "max_tokens: 1000000, tokens_per_fill: 1000000"}
 	}
 	file, err := r.Write("deploy", folder, a, bare, edits...)
@@ -231,7 +235,8 @@ func (b *bench) startGateway(recipe, name string, headgate, upstream *service, b
 	return s, errors.Join(c.listens(s.address), s.loads())
 }
 
-// loads waits until a gateway has loaded its routes. Traefik listens before that, and answers 404.
+// loads waits until a gateway has loaded its routes. Traefik listens before it has loaded them, and
+// then answers 404.
 func (s *service) loads() error {
 	end := time.Now().Add(gatewayFailure)
 	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
@@ -278,8 +283,8 @@ func gatewayVersion(ctx context.Context, recipe string) (string, error) {
 	return string(versionPattern.Find(out)), nil
 }
 
-// wayContender returns a contender for a way. A gateway that passes requests without a check, such
-// as one that lets them pass while Headgate is slow, is an error.
+// wayContender returns a contender for a way. Its measurement fails if the gateway passes requests
+// without a check, as some gateways do while Headgate is slow.
 func (b *bench) wayContender(headgate *service, m measuredWay, how shape) contender {
 	cfg := m.config
 	cfg.Rate, cfg.Connections, cfg.Duration = how.rate, wayConnections, time.Duration(how.seconds*float64(time.Second))
@@ -316,7 +321,7 @@ func (b *bench) wayContender(headgate *service, m measuredWay, how shape) conten
 	}}
 }
 
-// assigned sends requests through an Envoy until it has so much quota that it denies none.
+// assigned sends requests through Envoy until Envoy holds so much quota that it denies no request.
 func assigned(ctx context.Context, cfg load.Config) error {
 	cfg.Duration = time.Second / 2
 	for range 40 {
@@ -331,7 +336,8 @@ func assigned(ctx context.Context, cfg load.Config) error {
 	return errors.New("Envoy denies requests after 20 seconds")
 }
 
-// The addresses of the checks that a program sends are those of checkBody.
+// wayAddress is the client address in the checks that a callWay sends. checkBody has the same
+// address.
 const wayAddress = "203.0.113.9"
 
 func callCheck(s *service, _ int) load.Config {
@@ -391,13 +397,13 @@ func respCommand(arguments ...string) string {
 	return text
 }
 
-// A respCaller sends pipelines of a command of RESP. The first value of a reply is an integer.
+// A respCaller sends a RESP command in pipelines. The first value of each reply is an integer.
 type respCaller struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	text    []byte
 	checks  int
-	allowed int64 // the first value of the reply to an allowed check
+	allowed int64 // the first value of a reply that allows the check
 }
 
 func (c *respCaller) Close() { _ = c.conn.Close() }
@@ -420,7 +426,7 @@ func (c *respCaller) Call(context.Context) (counts load.Counts, err error) {
 	return counts, nil
 }
 
-// reply reads an array of integers and texts, and returns its first integer.
+// reply reads an array of integers and texts, and returns the first integer.
 func (c *respCaller) reply() (first int64, err error) {
 	n, err := c.line('*')
 	for i := int64(0); i < n && err == nil; i++ {
@@ -432,8 +438,8 @@ func (c *respCaller) reply() (first int64, err error) {
 	return first, err
 }
 
-// line reads a line of the kind, and returns its number. If the line begins a text instead, line
-// skips the text.
+// line reads a line that begins with the byte kind, and returns the number in it. If the line is
+// the start of a text, line also reads the text and ignores it.
 func (c *respCaller) line(kind byte) (n int64, err error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
@@ -443,7 +449,7 @@ func (c *respCaller) line(kind byte) (n int64, err error) {
 		return 0, fmt.Errorf("the server replies %q", line)
 	}
 	for _, digit := range line[1 : len(line)-2] {
-		n = 10*n + int64(digit-'0') // a minus sign does not matter: no first value is negative
+		n = 10*n + int64(digit-'0') // ignores a minus sign, because the first value is never negative
 	}
 	if line[0] == '$' {
 		_, err = c.in.Discard(int(n) + 2)
@@ -467,7 +473,8 @@ func (r *results) writeWays(b *strings.Builder) {
 	}
 }
 
-// writeThrough writes the row of a gateway. base is the name of the contender without Headgate.
+// writeThrough writes the table row of a gateway. base is the name of the contender without
+// Headgate.
 func (r *results) writeThrough(b *strings.Builder, name, base string) {
 	at := func(v value, combine func(value, series, series) float64) float64 {
 		return pair(r.waysAtRate, v, name, base, combine)
@@ -483,7 +490,7 @@ func (r *results) writeThrough(b *strings.Builder, name, base string) {
 		number(r.waysFull[base].median(server)), number(full(server, difference)), number(r.waysFull[name].median(behind)), number(processors))
 }
 
-// writeCall writes the row of a call with a name of a contender.
+// writeCall writes the table row of a callWay. name and base are the names of two contenders.
 func writeCall(b *strings.Builder, r *results, title, name, base string) {
 	row(b, title, r.waysAtRate[name].latencies(), number(pair(r.waysAtRate, p50, name, base, ratio)),
 		number(r.waysFull[name].median(server)), number(pair(r.waysFull, server, name, base, ratio)))

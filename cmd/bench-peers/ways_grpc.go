@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// An envoyCaller makes the same call again and again. Callers share a few connections, like the
-// worker threads of Envoy.
+// An envoyCaller makes the same gRPC call again and again. The callers share a few connections, as
+// the worker threads of Envoy do.
 type envoyCaller struct {
 	service *service
 	conn    *grpc.ClientConn
