@@ -75,9 +75,9 @@ type Config struct {
 	Analytics *metrics.Analytics
 	// Audit reads the audit log.
 	Audit audit.Store
-	// Alerts is the service behind alert rules and channels. If it is nil, these operations answer 503.
+	// Alerts manages alert rules and channels. If it is nil, the operations on alerts answer 503.
 	Alerts *alerts.Service
-	// Sharing is the service behind shared links. If it is nil, these operations answer 503.
+	// Sharing manages shared links. If it is nil, the operations on shared links answer 503.
 	Sharing *sharing.Service
 	// Once runs a request that has an Idempotency-Key. id identifies the caller, the operation, and
 	// the key; body is the hash of the body. On the first call with this id, Once calls answer and

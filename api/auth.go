@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// The kinds of an API key. accounts.Principal and audit.Actor use these words.
+// The kinds of an API key. accounts.Principal and audit.Actor use the same values.
 const (
 	operatorKey = "operator_key"
 	tenantKey   = "tenant_key"

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// etag returns the entity tag of an object with a revision: the number in quotes.
+// etag returns the entity tag of an object with this revision: the revision in quotes.
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
 // matches reports whether a header with a list of entity tags contains tag or is *. If weak is

@@ -6,7 +6,8 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// The JSON forms of overrides, list entries and blocks have these members in common.
+// This file converts the members that the JSON forms of overrides, list entries and blocks have in
+// common.
 
 // A made holds the ID of an exception, the ID of its tenant, and the creator of the exception.
 type made struct {

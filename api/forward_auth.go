@@ -75,7 +75,8 @@ func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) er
 // forwardAuthBelow serves proxies that keep the method and append the original path to
 // forwardAuthPath, as Envoy's filter ext_authz does. The query comes from the client, so the API
 // reads no options from it. If the status is 500 or more, Envoy applies failure_mode_allow, which
-// could override a denial of the failure mode closed. Therefore clientErrors is set.
+// could override a denial of the failure mode closed. With clientErrors, such a denial has the
+// status 429.
 func (a *API) forwardAuthBelow(w http.ResponseWriter, r *http.Request, who caller) error {
 	none := func(string) string { return "" }
 	return a.authForwarded(w, r, who, answerForm{clientErrors: true}, original{option: none, read: func(s *scratch) error {
@@ -118,8 +119,8 @@ func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, 
 	})
 }
 
-// decideForwarded decides the check of a forwarded request, and calls use with the result in its
-// scratch. If the node is overloaded, the decision is a denial with the reason overloaded.
+// decideForwarded decides the check of a forwarded request, and calls use with a scratch that holds
+// the decision. If the node is overloaded, the decision is a denial with the reason overloaded.
 func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire, o original, use func(*scratch)) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()

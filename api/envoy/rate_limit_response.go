@@ -132,8 +132,8 @@ func (c *call) metadata(tightest *enforcement.Decision, delay int64, serveCheap 
 var rateLimitMetadata = (&ratelimitv3.RateLimitResponse{}).ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()
 
 // tighter reports whether decision a restricts the client more than decision b. A denial is tighter
-// than an allowed check. Of two equal outcomes, the one with the longer wait is tighter. Of two
-// equal waits, the one with fewer units left is tighter.
+// than an allowed check. Of two denials, the one with the longer wait is tighter. Otherwise, the
+// decision with fewer remaining units is tighter.
 func tighter(a, b *enforcement.Decision) bool {
 	switch {
 	case a.Allowed != b.Allowed:

@@ -140,9 +140,8 @@ func keyOf(args []string) (string, error) {
 	return p.check.IdempotencyKey, nil
 }
 
-// release is HEADGATE.RELEASE. With the arguments tenant id, it refunds the whole cost of a
-// reservation. With the arguments tenant path [attribute value]... [METHOD method] LEASE id, it
-// ends a lease.
+// release is HEADGATE.RELEASE, which has two forms. "tenant id" refunds the whole cost of a
+// reservation. "tenant path [attribute value]... [METHOD method] LEASE id" ends a lease.
 func (c *conn) release(args []string) error {
 	if len(args) > 2 {
 		return c.releaseLease(args)

@@ -82,7 +82,8 @@ func (b *bench) measureOverload(ctx context.Context) (err error) {
 	return err
 }
 
-// A tenant is one of the equalTenants tenants.
+// A tenant holds the API key of one tenant, and the request that the tenant sends on all its
+// connections.
 type tenant struct {
 	key     string
 	request load.Request
