@@ -51,8 +51,8 @@ type Version struct {
 const AnyVersion = -1
 
 // A Cell identifies the counters of one limit. The keys of these counters contain Number in place
-// of the limit. The store allocates one Number for each combination of the other five fields. So
-// equal limits of several plans may have the same Number.
+// of the limit. The store allocates one Number for each combination of the other five fields. If
+// two plans have limits with the same combination, these limits have the same Number.
 type Cell struct {
 	Number    uint32
 	Policy    string // slug

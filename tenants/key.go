@@ -10,8 +10,8 @@ const (
 	ScopeCheck  Scope = "check"
 	ScopeRead   Scope = "read"
 	ScopeManage Scope = "manage"
-	// ScopeIdentify is the scope of a key that belongs to a customer of the operator. A gateway
-	// forwards requests with such a key. The key only shows which customer sent the request.
+	// ScopeIdentify is the scope of a key that a customer sends to a gateway with a request. The
+	// key only shows which tenant sent the request.
 	ScopeIdentify Scope = "identify"
 )
 
