@@ -34,16 +34,16 @@ const optionPrefix = "headgate-"
 // optionNames has those options of /v1/forward-auth that Check accepts.
 var optionNames = []string{"attributes", "jwt", "cost", "tenant", "idempotency", "lease", "lease_ttl_ms", "refundable"}
 
-// optionFault returns an error if the name of a metadata value has the prefix of an option, but no option has this
-// name. Names of context extensions have no prefix, so optionFault is not called for them: an unknown extension can be
+// optionFault returns an error if the name of a metadata value has the prefix of an option, but is not that of an
+// option in known. Names of context extensions have no prefix, so optionFault is not called for them: an unknown extension can be
 // for another filter.
-func optionFault(name string) error {
+func optionFault(name string, known []string) error {
 	option, prefixed := strings.CutPrefix(name, optionPrefix)
-	if !prefixed || slices.Contains(optionNames, option) {
+	if !prefixed || slices.Contains(known, option) {
 		return nil
 	}
 	return status.Errorf(codes.InvalidArgument, "%.64q is not an option: after %s, the name must be one of %s",
-		name, optionPrefix, strings.Join(optionNames, ", "))
+		name, optionPrefix, strings.Join(known, ", "))
 }
 
 // Check decides one request, which Envoy describes in r. The options are those of /v1/forward-auth, such as attributes, cost and tenant.
@@ -58,7 +58,7 @@ func (s *authorization) Check(ctx context.Context, r *authv3.CheckRequest) (*aut
 	}
 	sent, _ := metadata.FromIncomingContext(ctx)
 	for name := range sent {
-		if err := optionFault(name); err != nil {
+		if err := optionFault(name, optionNames); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +74,7 @@ func (s *authorization) serve(ctx context.Context, sent []*http2.Call) {
 		err = decode(c, &r)
 	}
 	for i := 0; i < len(c.Header) && err == nil; i++ {
-		err = optionFault(c.Header[i].Name)
+		err = optionFault(c.Header[i].Name, optionNames)
 	}
 	var response *authv3.CheckResponse
 	if err == nil {
@@ -102,15 +102,17 @@ func (*authorization) decide(
 	var response *authv3.CheckResponse
 	var failed error
 	use := func(d *enforcement.Decision) { response, failed = respond(decider, d) }
-	switch err := decider.DecideForwarded(original, who, option, use); {
-	case err == nil:
+	err = decider.DecideForwarded(original, who, option, use)
+	if err == nil {
 		return response, failed
-	case api.Problem(err).Kind == problem.Unavailable, api.Problem(err).Kind == problem.Internal:
-		return nil, statusOf(err, "") // the filter applies failure_mode_allow
-	default:
-		code, header, body := decider.Rejection(err)
-		return denied(code, header, body), nil
 	}
+	p := api.Problem(err)
+	ofClient := strings.HasPrefix(p.Code, "too_many_") // the client sends the idempotency keys, or makes the refundable checks
+	if p.Kind == problem.Internal || p.Kind == problem.Unavailable && !ofClient {
+		return nil, statusOf(err, "") // the filter applies failure_mode_allow
+	}
+	code, header, body := decider.Rejection(err)
+	return denied(code, header, body), nil
 }
 
 // denied returns a response that makes Envoy answer the client with this status and body. Invalid requests get such a response too. If

@@ -63,6 +63,7 @@ const (
 // fields below pool.
 type quotaBucket struct {
 	id         *quotav3.BucketId
+	nameable   bool // a response can contain id
 	descriptor *descriptor
 	pool       *quotaPool
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
@@ -136,8 +137,17 @@ func (s *quotaStream) receive(stream quotav3.RateLimitQuotaService_StreamRateLim
 	return reports, failed
 }
 
+// quotaOptions has the options of a stream, which the loop of readOptions reads.
+var quotaOptions = []string{"assignment", "cost"}
+
 // readOptions reads the options of the stream from its metadata.
 func (s *quotaStream) readOptions() error {
+	sent, _ := metadata.FromIncomingContext(s.ctx)
+	for name := range sent {
+		if err := optionFault(name, quotaOptions); err != nil {
+			return err
+		}
+	}
 	for _, o := range []struct {
 		name string
 		set  func(int64)
@@ -196,7 +206,7 @@ func (s *quotaStream) report(r *quotav3.RateLimitQuotaUsageReports) (*quotav3.Ra
 				return nil, status.Errorf(codes.InvalidArgument, "bucket_quota_usages[%d].%v", base+i, err)
 			}
 			a, action := s.settle(who, usage)
-			if action != nil {
+			if action != nil && nameable(action.GetBucketId()) {
 				response.BucketAction = append(response.BucketAction, action)
 			}
 			if a != nil {
@@ -212,19 +222,32 @@ func (s *quotaStream) report(r *quotav3.RateLimitQuotaUsageReports) (*quotav3.Ra
 // validUsage returns an error if the reported usage of a bucket is invalid. The error begins
 // with the name of the invalid member.
 func validUsage(u *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) error {
-	size := 0
-	for key, value := range u.GetBucketId().GetBucket() {
-		size += len(key) + len(value)
-	}
 	switch {
-	case size == 0:
+	case bucketSize(u.GetBucketId()) == 0:
 		return errors.New("bucket_id: is required")
-	case size > maxBucketID:
-		return fmt.Errorf("bucket_id: must be at most %d bytes", maxBucketID)
 	case u.GetNumRequestsAllowed() > math.MaxInt32 || u.GetNumRequestsDenied() > math.MaxInt32:
 		return fmt.Errorf("num_requests_allowed and num_requests_denied: must be at most %d", math.MaxInt32)
 	}
 	return nil
+}
+
+// bucketSize returns the number of bytes of the keys and values of a bucket.
+func bucketSize(id *quotav3.BucketId) (size int) {
+	for key, value := range id.GetBucket() {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
+// nameable reports whether a response can contain the ID of a bucket: its texts are UTF-8. Envoy rejects a message with
+// other texts, and then ends the stream.
+func nameable(id *quotav3.BucketId) bool {
+	for key, value := range id.GetBucket() {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return false
+		}
+	}
+	return true
 }
 
 // settle records the reported usage of a bucket. If the bucket must be charged or needs an
@@ -239,7 +262,7 @@ func (s *quotaStream) settle(who api.Caller, usage *quotav3.RateLimitQuotaUsageR
 			return s.tooMany(), nil
 		}
 		d, err := s.read(id)
-		if b = (&quotaBucket{id: id, descriptor: d}); err != nil {
+		if b = (&quotaBucket{id: id, descriptor: d, nameable: nameable(id)}); err != nil {
 			return nil, s.invalid(b, err)
 		}
 	}
@@ -256,6 +279,10 @@ func (s *quotaStream) settle(who api.Caller, usage *quotav3.RateLimitQuotaUsageR
 			return s.tooMany(), nil
 		}
 		s.buckets[name] = b
+		if !b.nameable {
+			s.cfg.Logger.Warn("a bucket of Envoy is not UTF-8, so no answer can name it: Envoy applies its no_assignment_behavior",
+				"domain", s.domain)
+		}
 	}
 	allowed, denied := int64(usage.GetNumRequestsAllowed()), int64(usage.GetNumRequestsDenied())
 	owed := b.report(allowed, now)
@@ -265,7 +292,7 @@ func (s *quotaStream) settle(who api.Caller, usage *quotav3.RateLimitQuotaUsageR
 		b.leave()
 		return nil, b.abandon()
 	}
-	if a.asks = b.asks(a.demand, now); !a.asks && owed == 0 {
+	if a.asks = b.nameable && b.asks(a.demand, now); !a.asks && owed == 0 {
 		return nil, nil
 	}
 	a.owed, a.peek, a.take = b.descriptor.check, b.descriptor.check, b.descriptor.check
@@ -295,6 +322,9 @@ func (s *quotaStream) tooMany() *quotaAsk {
 // read converts the ID of a bucket to a check. The entries of the ID have the same meaning as
 // those of a descriptor.
 func (s *quotaStream) read(id *quotav3.BucketId) (*descriptor, error) {
+	if bucketSize(id) > maxBucketID {
+		return nil, fmt.Errorf("bucket_id: must be at most %d bytes", maxBucketID)
+	}
 	sent := &descriptorv3.RateLimitDescriptor{}
 	for _, key := range bucketKeys(id) {
 		sent.Entries = append(sent.Entries, &descriptorv3.RateLimitDescriptor_Entry{Key: key, Value: id.GetBucket()[key]})

@@ -64,6 +64,7 @@ type descriptor struct {
 	decision   enforcement.Decision
 	attributes [enforcement.MaxAttributes]enforcement.Attribute
 	tenant     string
+	named      bool // an entry names the tenant; its value can be empty
 	unlimited  bool // no tenant has the domain
 }
 
@@ -86,7 +87,7 @@ func (c *call) release() {
 		d.decision.Reset()
 		d.check = enforcement.Check{}
 		clear(d.attributes[:])
-		d.tenant, d.unlimited = "", false
+		d.tenant, d.named, d.unlimited = "", false, false
 	}
 	clear(c.items)
 	clear(c.header)
@@ -122,28 +123,40 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 	if err := decider.Decide(ctx, c.items, false); err != nil {
 		return nil, statusOf(err, "")
 	}
-	if err := c.undecided(); err != nil {
-		return nil, err
+	if refused := c.undecided(decider); refused != nil {
+		return refused, nil
 	}
 	return answer(decider, c), nil
 }
 
-// undecided returns an error if a descriptor of the call was not decided, because its idempotency
-// key belongs to another check, or because the tenant has too many records. The other descriptors
-// were decided and charged. If the call is repeated with the same idempotency keys, they are not
-// charged again.
-func (c *call) undecided() error {
+// undecided returns the response to a call with a descriptor that was not decided, because its idempotency key belongs to another check, or
+// because the tenant has too many records. It returns nil if all were decided. The idempotency key can come from a client, so the response
+// is no gRPC error; see valueError. The other descriptors were decided and charged. If the call is repeated with the same idempotency
+// keys, they are not charged again.
+func (c *call) undecided(decider *api.API) *ratelimitv3.RateLimitResponse {
+	first := slices.IndexFunc(c.descriptors[:c.used], func(d *descriptor) bool { return api.KeyRefused(&d.decision) != nil })
+	if first < 0 {
+		return nil
+	}
+	statuses := make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, c.used)
 	for i, d := range c.descriptors[:c.used] {
-		if err := api.KeyRefused(&d.decision); err != nil {
-			err = statusOf(err, fmt.Sprintf("descriptors[%d]", i))
-			if c.used > 1 {
-				s := status.Convert(err)
-				err = status.Error(s.Code(), s.Message()+"; the other descriptors were decided, and each one that passed was charged")
-			}
-			return err
+		s := new(descriptorStatus)
+		statuses[i] = &s.RateLimitResponse_DescriptorStatus
+		switch {
+		case api.KeyRefused(&d.decision) != nil:
+			s.Code = ratelimitv3.RateLimitResponse_OVER_LIMIT
+		case d.unlimited:
+			s.Code = ratelimitv3.RateLimitResponse_OK
+		default:
+			s.set(&d.decision)
 		}
 	}
-	return nil
+	p := *api.Problem(api.KeyRefused(&c.descriptors[first].decision))
+	p.Message = fmt.Sprintf("descriptors[%d]: %s", first, p.Message)
+	if c.used > 1 {
+		p.Message += "; the other descriptors were decided, and each one that passed was charged"
+	}
+	return overLimit(decider, &p, statuses)
 }
 
 // serve answers all calls that have arrived on a connection. If the node has free slots, it decides the checks of all calls together,
@@ -234,12 +247,12 @@ func (t *turn) release() {
 // answer sends the response to each call. If err is not nil, all calls fail with err.
 func (t *turn) answer(err error) {
 	for _, c := range t.calls {
-		failed := err
-		if failed == nil {
-			failed = c.undecided()
+		if err != nil {
+			fail(c.from, err)
+			continue
 		}
-		if failed != nil {
-			fail(c.from, failed)
+		if refused := c.undecided(c.decider); refused != nil {
+			answerOrFail(c.from, refused, nil)
 			continue
 		}
 		c.from.Answer(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, answer(c.decider, c)) })
@@ -275,10 +288,12 @@ func (s *rateLimits) read(c *call, who api.Caller, r *ratelimitv3.RateLimitReque
 		}
 		subject, err := s.subject(who, d, tenancy)
 		switch {
-		case err != nil && tenancy.Key != "" && api.Problem(err).Kind == problem.NotFound: // a client may have sent this name
-			return &valueError{fmt.Errorf("descriptors[%d]: %w", i, err)}
 		case err != nil:
-			return statusOf(err, fmt.Sprintf("descriptors[%d]", i))
+			failed := statusOf(err, fmt.Sprintf("descriptors[%d]", i))
+			if ofClient(api.Problem(err), tenancy) {
+				return &valueError{errors.New(status.Convert(failed).Message())}
+			}
+			return failed
 		case d.unlimited:
 			s.cfg.Logger.Warn("no tenant has the domain of a rate limit request: the request is not limited", "domain", r.GetDomain())
 		default:
@@ -286,6 +301,20 @@ func (s *rateLimits) read(c *call, who api.Caller, r *ratelimitv3.RateLimitReque
 		}
 	}
 	return nil
+}
+
+// ofClient reports whether the values of a client can cause the error p of Subject: the tenant, if an entry names it,
+// the attribute that is the cost of a policy, or the cost.
+func ofClient(p *problem.Problem, tenancy Tenancy) bool {
+	switch p.Kind {
+	case problem.NotFound:
+		return tenancy.Key != ""
+	case problem.Malformed:
+		return !slices.ContainsFunc(p.Fields, func(f problem.Field) bool { return f.Pointer == "limit" })
+	case problem.Forbidden:
+		return p.Code == "key_max_cost"
+	}
+	return false
 }
 
 // A valueError is the error for an invalid value that may come from a client of Envoy, through the actions of a route. The call then gets
@@ -306,28 +335,38 @@ func refused(decider *api.API, c *call, err error) (*ratelimitv3.RateLimitRespon
 		}
 		return nil, err
 	}
-	_, header, body := decider.Rejection(problem.New(problem.Malformed, "%s", err.Error()))
-	r := &ratelimitv3.RateLimitResponse{
-		OverallCode: ratelimitv3.RateLimitResponse_OVER_LIMIT, RawBody: body, ResponseHeadersToAdd: headerValues(header),
-	}
-	for i := range c.used { // reading stops at the invalid descriptor, so the last one has the invalid value
+	statuses := make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, c.used)
+	for i := range statuses { // reading stops at the invalid descriptor, so the last one has the invalid value
 		code := ratelimitv3.RateLimitResponse_OK
 		if i == c.used-1 {
 			code = ratelimitv3.RateLimitResponse_OVER_LIMIT
 		}
-		r.Statuses = append(r.Statuses, &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: code})
+		statuses[i] = &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: code}
 	}
-	return r, nil
+	return overLimit(decider, problem.New(problem.Malformed, "%s", err.Error()), statuses), nil
+}
+
+// overLimit returns the response OVER_LIMIT with the problem document of p.
+func overLimit(
+	decider *api.API, p *problem.Problem, statuses []*ratelimitv3.RateLimitResponse_DescriptorStatus,
+) *ratelimitv3.RateLimitResponse {
+	_, header, body := decider.Rejection(p)
+	if p.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+	}
+	return &ratelimitv3.RateLimitResponse{
+		OverallCode: ratelimitv3.RateLimitResponse_OVER_LIMIT, RawBody: body, ResponseHeadersToAdd: headerValues(header), Statuses: statuses,
+	}
 }
 
 // subject returns the tenant of a descriptor. With a tenant key, it is the tenant of the key,
 // and the domain is ignored. With an operator key, a domain without a tenant has no limits, as
-// in envoyproxy/ratelimit. An entry that names an unknown tenant is an error.
+// in envoyproxy/ratelimit. An entry that names an unknown tenant, or none, is an error.
 func (s *Server) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*enforcement.Subject, error) {
 	if !who.Operator() {
 		return who.Subject("", &d.check)
 	}
-	if d.tenant == "" {
+	if d.tenant == "" && !d.named {
 		d.unlimited = true
 		return nil, nil
 	}
@@ -419,7 +458,7 @@ func (d *descriptor) entry(key, value string, tenancy Tenancy) error {
 	switch key {
 	case tenancy.Key: // "" means that no entry names the tenant
 		if key != "" {
-			d.tenant = value
+			d.tenant, d.named = value, true
 			return nil
 		}
 	case pathKey:

@@ -77,7 +77,10 @@ type Server struct {
 // New returns a Server that does not listen yet.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, health: health.NewServer(), ending: make(chan struct{})}
-	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(s.recovered), grpc.StreamInterceptor(s.recoveredStream), grpc.MaxRecvMsgSize(maxMessage))
+	s.grpc = grpc.NewServer(
+		grpc.UnaryInterceptor(s.recovered), grpc.StreamInterceptor(s.recoveredStream), grpc.MaxRecvMsgSize(maxMessage),
+		grpc.ForceServerCodecV2(newCodec()),
+	)
 	limits, authorizer := &rateLimits{Server: s}, &authorization{Server: s}
 	ratelimitv3.RegisterRateLimitServiceServer(s.grpc, limits)
 	quotav3.RegisterRateLimitQuotaServiceServer(s.grpc, newQuotas(s))
@@ -232,7 +235,7 @@ func (s *Server) holder(value string, n int, from netip.Addr) (*api.API, api.Cal
 
 // decode decodes the message of a call into m.
 func decode(c *http2.Call, m proto.Message) error {
-	if err := proto.Unmarshal(c.Message, m); err != nil {
+	if err := unmarshal(c.Message, m); err != nil {
 		return status.Errorf(codes.InvalidArgument, "the message is no %s: %v", m.ProtoReflect().Descriptor().Name(), err)
 	}
 	return nil

@@ -15,16 +15,25 @@ local withheld = {
 	["x-forwarded-for"] = true, ["x-original-method"] = true, ["x-original-uri"] = true, ["x-original-host"] = true,
 }
 
--- HAProxy counts the values of a header from 0 in a request, and from 1 in a call of its HTTP client.
+-- The most headers of a client that Headgate receives. The HTTP client of HAProxy 2.6 crashes with as many headers as
+-- tune.http.maxhdr, which is 101. It sends up to eight besides these. Lower this number if you lower tune.http.maxhdr.
+local most = 80
+
+-- The headers of the call, or nil if the request has too many. HAProxy counts the values of a header from 0 in a
+-- request, and from 1 in a call of its HTTP client.
 local function question(txn)
-	local headers, sent = {}, txn.http:req_get_headers()
+	local headers, sent, n = {}, txn.http:req_get_headers(), 0
 	for name, values in pairs(sent) do
 		if not withheld[name] then
 			headers[name] = {}
 			for i = 0, #values do
 				table.insert(headers[name], values[i])
+				n = n + 1
 			end
 		end
+	end
+	if n > most then
+		return nil
 	end
 	headers["authorization"] = { "Bearer " .. key }
 	headers["x-original-method"] = { txn.f:method() }
@@ -47,11 +56,27 @@ local function first(headers, name)
 	return headers and headers[name] and headers[name][0]
 end
 
+-- Answers a request whose headers cannot be sent to Headgate. If it passed, a client could bypass its limits with it.
+local function refuse(txn, reason)
+	local denial = txn:reply { status = 431, body = '{"type":"about:blank","title":"Request Header Fields Too Large","status":431,"detail":"' .. reason .. '"}' }
+	denial:add_header("content-type", "application/problem+json")
+	denial:add_header("cache-control", "no-store")
+	txn:done(denial)
+end
+
 local function check(txn)
 	for _, name in ipairs(passed) do
 		txn.http:req_del_header(name)
 	end
-	local answer = core.httpclient():get { url = url, dst = socket, headers = question(txn) }
+	local asked = question(txn)
+	if not asked then
+		return refuse(txn, "at most " .. most .. " header fields")
+	end
+	-- The call raises an error if HAProxy cannot send its headers. HAProxy would pass the request on after an error.
+	local fits, answer = pcall(function() return core.httpclient():get { url = url, dst = socket, headers = asked } end)
+	if not fits then
+		return refuse(txn, "the header fields are too large")
+	end
 	local headers = answer.headers
 	for name, variable in pairs(variables) do
 		local value = first(headers, name)
