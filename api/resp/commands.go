@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,9 @@ func (c *conn) run(name string, args []string) {
 	c.decide()
 	known, ok := commands[strings.ToUpper(name)]
 	switch {
+	case !ok && slices.Contains(transactionCommands, strings.ToUpper(name)):
+		c.fail("ERR " + strings.ToUpper(name) + " is not supported: there are no transactions; " +
+			"send a pipeline without MULTI, such as pipeline(transaction=False) of redis-py")
 	case !ok:
 		c.fail(fmt.Sprintf("ERR unknown command %.64q: Headgate answers HEADGATE.CHECK and the like, not the commands of a database", name))
 	case len(args) < known.least || len(args) > known.most:
@@ -37,6 +41,9 @@ func (c *conn) run(name string, args []string) {
 		known.run(c, args)
 	}
 }
+
+// transactionCommands are commands of Redis with which many clients send each pipeline unless told otherwise.
+var transactionCommands = []string{"MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH"}
 
 // A command is a command other than a check. Most clients send some of these when they connect.
 // Others make or change a reservation, or refund a check.

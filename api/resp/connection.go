@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -93,6 +94,9 @@ func (c *conn) receive(first bool) (used int, ok bool) {
 		}
 		c.have += n
 		if err != nil && n == 0 {
+			if c.have > 0 && !deadline.IsZero() && !time.Now().Before(deadline) {
+				c.fail(fmt.Sprintf("ERR protocol error: a command must be complete %d seconds after its first byte", firstTimeout/time.Second))
+			}
 			return 0, false
 		}
 		first = false

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bufio"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -45,6 +46,11 @@ func TestCommandsEnd(t *testing.T) {
 			reply()
 			time.Sleep(time.Hour)
 		}
+		last := make(chan string)
+		go func() {
+			text, _ := io.ReadAll(client)
+			last <- string(text)
+		}()
 		bytes := 0
 		for ; bytes < 100 && send("x") == nil; bytes++ {
 			time.Sleep(time.Second)
@@ -53,6 +59,9 @@ func TestCommandsEnd(t *testing.T) {
 			t.Errorf("%d bytes of a command were read, one each second, want at most %d", bytes, most)
 		}
 		<-ended
+		if text := <-last; text != "-ERR protocol error: a command must be complete 10 seconds after its first byte\r\n" {
+			t.Errorf("the last reply is %q", text)
+		}
 		_ = client.Close()
 	})
 }

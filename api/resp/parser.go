@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 )
 
@@ -17,6 +18,7 @@ var (
 	errFraming  = errors.New("protocol error: expected an array of bulk strings")
 	errTooMany  = errors.New("protocol error: a command has at most 64 arguments")
 	errTooLarge = errors.New("protocol error: a command has at most 32768 bytes")
+	errQuotes   = errors.New("protocol error: unbalanced quotes in an inline command")
 )
 
 // A span is the position of one argument in the buffer.
@@ -98,6 +100,8 @@ func parseLength(b []byte, kind byte) (value, n int, err error) {
 // maxInline is the maximum size of an inline command in bytes. People type inline commands, for example PING in telnet.
 const maxInline = 1024
 
+// parseInline is parse for an inline command. A word can have parts in quotes, as in Redis. parseInline replaces such a
+// word in b by its text.
 func parseInline(b []byte, at int, spans []span) ([]span, int, error) {
 	end := bytes.IndexByte(b[:min(len(b), maxInline)], '\n')
 	if end < 0 {
@@ -106,21 +110,98 @@ func parseInline(b []byte, at int, spans []span) ([]span, int, error) {
 		}
 		return spans, 0, nil
 	}
-	line, first := bytes.TrimSuffix(b[:end], []byte("\r")), len(spans)
-	for from := 0; from < len(line); {
-		if line[from] == ' ' {
-			from++
-			continue
+	for from, words := 0, 0; ; words++ { // an invalid line stays as it is, because it is parsed again
+		_, next, err := inlineWord(b[:end], from, false)
+		if err == nil && next > 0 && words == maxArguments {
+			err = errTooMany
 		}
-		word := bytes.IndexByte(line[from:], ' ')
-		if word < 0 {
-			word = len(line) - from
+		if err != nil {
+			return spans, 0, err
 		}
-		if len(spans)-first == maxArguments {
-			return spans[:first], 0, errTooMany
+		if from = next; next == 0 {
+			break
 		}
-		spans = append(spans, span{at + from, at + from + word})
-		from += word
 	}
-	return spans, end + 1, nil
+	for from := 0; ; {
+		word, next, _ := inlineWord(b[:end], from, true)
+		if next == 0 {
+			return spans, end + 1, nil
+		}
+		spans = append(spans, span{at + word.from, at + word.end})
+		from = next
+	}
 }
+
+// inlineWord finds the first word of line at or after from. next is the offset after the word, or 0 if there is none. If
+// write is set, it removes the quotes and replaces the escapes of the word. The rules are those of sdssplitargs of Redis: a quote can
+// begin inside a word, but must end with it; in double quotes, \n, \r, \t, \b, \a and \xHH are escapes, and a backslash makes each other
+// byte ordinary; in single quotes, only \' is an escape.
+func inlineWord(line []byte, from int, write bool) (word span, next int, err error) {
+	for from < len(line) && isSpace(line[from]) {
+		from++
+	}
+	if from == len(line) {
+		return span{}, 0, nil
+	}
+	to, quote := from, byte(0)
+	put := func(c byte) {
+		if write {
+			line[to] = c
+		}
+		to++
+	}
+	i := from
+	for ; i < len(line) && (quote != 0 || !isSpace(line[i])); i++ {
+		switch c := line[i]; {
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case quote == 0:
+			put(c)
+		case c == quote:
+			if quote = 0; i+1 < len(line) && !isSpace(line[i+1]) {
+				return span{}, 0, errQuotes
+			}
+		case c == '\\' && i+1 < len(line) && (quote == '"' || line[i+1] == '\''):
+			value, size := unescape(line[i+1:], quote)
+			put(value)
+			i += size
+		default:
+			put(c)
+		}
+	}
+	if quote != 0 {
+		return span{}, 0, errQuotes
+	}
+	return span{from, to}, i, nil
+}
+
+// unescape returns the byte for which the escape without its backslash stands at the start of b, and the size of the
+// escape.
+func unescape(b []byte, quote byte) (value byte, size int) {
+	if quote == '\'' {
+		return b[0], 1
+	}
+	switch b[0] {
+	case 'n':
+		return '\n', 1
+	case 'r':
+		return '\r', 1
+	case 't':
+		return '\t', 1
+	case 'b':
+		return '\b', 1
+	case 'a':
+		return '\a', 1
+	case 'x':
+		if len(b) >= 3 {
+			var one [1]byte
+			if _, err := hex.Decode(one[:], b[1:3]); err == nil {
+				return one[0], 3
+			}
+		}
+	}
+	return b[0], 1
+}
+
+// isSpace reports whether c separates the words of an inline command, as isspace of C does.
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }

@@ -41,6 +41,15 @@ func TestParse(t *testing.T) {
 		"empty array":          {"*0\r\n", nil, "", nil},
 		"inline":               {"  PING  hello \r\n", []string{"PING", "hello"}, "", nil},
 		"empty line":           {"\r\n", nil, "", nil},
+		"double quotes":        {`ECHO "a b" c"d e"` + "\r\nPING\r\n", []string{"ECHO", "a b", "cd e"}, "PING\r\n", nil},
+		"single quotes":        {`ECHO 'a b' '\'' 'a\n'` + "\r\n", []string{"ECHO", "a b", "'", `a\n`}, "", nil},
+		"escapes":              {`ECHO "\x41\xff\n\r\t\b\a\"\\\q\xzz"` + "\n", []string{"ECHO", "A\xff\n\r\t\b\a\"\\qxzz"}, "", nil},
+		"empty quotes":         {`ECHO "" ''` + "\n", []string{"ECHO", "", ""}, "", nil},
+		"tabs":                 {"PING\thello\r\n", []string{"PING", "hello"}, "", nil},
+		"open double quote":    {`ECHO "a` + "\r\n", nil, "", errQuotes},
+		"open single quote":    {`ECHO 'a` + "\r\n", nil, "", errQuotes},
+		"escape of the quote":  {`ECHO "a\"` + "\r\n", nil, "", errQuotes},
+		"text after a quote":   {`ECHO "a"b` + "\r\n", nil, "", errQuotes},
 		"longest argument":     {encode("ECHO", strings.Repeat("x", maxCommand-30)), []string{"ECHO", strings.Repeat("x", maxCommand-30)}, "", nil},
 		"too many arguments":   {"*65\r\n", nil, "", errTooMany},
 		"billion of arguments": {"*2000000000\r\n", nil, "", errTooLarge},
@@ -54,12 +63,13 @@ func TestParse(t *testing.T) {
 		"inline without end":   {strings.Repeat("x", maxInline), nil, "", errTooLarge},
 		"inline of many words": {strings.Repeat("x ", maxArguments+1) + "\n", nil, "", errTooMany},
 	} {
-		spans, n, err := parse([]byte(test.in), 0, nil)
+		in := []byte(test.in)
+		spans, n, err := parse(in, 0, nil)
 		if !errors.Is(err, test.err) {
 			t.Errorf("%s: error %v, want %v", name, err, test.err)
 			continue
 		}
-		if got := words([]byte(test.in), spans); !slices.Equal(got, test.want) {
+		if got := words(in, spans); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 		if err == nil && test.in[n:] != test.rest {

@@ -186,6 +186,12 @@ func TestRESPMistakes(t *testing.T) {
 	fails(respClient(t, addr, operator, 2), "no such tenant", "HEADGATE.CHECK", "none", "/v1/tokens", "METHOD", "POST")
 	fails(respClient(t, addr, operator, 2), "tenant is required", "HEADGATE.CHECK", "-", "/v1/tokens", "METHOD", "POST")
 	fails(c, "use CL.THROTTLE key max_burst count period", "CL.THROTTLE", "user123")
+	for _, prefix := range []string{"../v1/login", "a/../login", "a/b", "/login", "a?b", "a#b", "..", ".", "%2e%2e", "%2e", ""} {
+		fails(c, "one segment of a path", "CL.THROTTLE", prefix+":x", 15, 30, 60)
+	}
+	for _, name := range []string{"MULTI", "exec", "DISCARD"} {
+		fails(c, "pipeline(transaction=False)", name)
+	}
 	fails(c, "count must be a whole number from 1", "CL.THROTTLE", "user123", 15, 0, 60)
 
 	pipe := c.Pipeline()
