@@ -59,7 +59,8 @@ func unmarshalRaw(b []byte, m protoreflect.Message, nesting int) bool {
 
 // unmarshalEntry decodes an entry of the map field f, whose keys are strings in all messages of Envoy.
 func unmarshalEntry(b []byte, f protoreflect.FieldDescriptor, entries protoreflect.Map, nesting int) bool {
-	if k, v := f.MapKey().Kind(), f.MapValue().Kind(); k != protoreflect.StringKind || v != protoreflect.StringKind && v != protoreflect.MessageKind {
+	known := f.MapValue().Kind() == protoreflect.StringKind || f.MapValue().Kind() == protoreflect.MessageKind
+	if f.MapKey().Kind() != protoreflect.StringKind || !known {
 		return true // Headgate reads no such map
 	}
 	key, value := "", entries.NewValue()

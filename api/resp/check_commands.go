@@ -333,7 +333,7 @@ func readThrottle(p *pending, args []string) error {
 	}
 	// A client can be the source of the key, and must not choose the path of another policy.
 	if segment, under := strings.CutPrefix(p.check.Path, throttlePath); !under || segment == "" || strings.ContainsAny(name, "/?#") {
-		return errors.New("key must begin with the name of a policy, which is one segment of a path: not empty, and without /, ?, # and dots alone")
+		return errors.New("key must begin with a name that is one segment of a path: not empty, not only dots, and without /, ? and #")
 	}
 	if err := p.check.SetMethod(throttleCommand); err != nil {
 		return err

@@ -137,9 +137,7 @@ func parseInline(b []byte, at int, spans []span) ([]span, int, error) {
 // begin inside a word, but must end with it; in double quotes, \n, \r, \t, \b, \a and \xHH are escapes, and a backslash makes each other
 // byte ordinary; in single quotes, only \' is an escape.
 func inlineWord(line []byte, from int, write bool) (word span, next int, err error) {
-	for from < len(line) && isSpace(line[from]) {
-		from++
-	}
+	from = len(line) - len(bytes.TrimLeft(line[from:], " \t\n\v\f\r"))
 	if from == len(line) {
 		return span{}, 0, nil
 	}
