@@ -15,9 +15,9 @@ import (
 
 // twoVersions plays ten minutes of requests with the first document, publishes the second, and plays
 // ten more minutes.
-func twoVersions(t *testing.T, first, second plans.Content, requests []request) (*world, []tenants.Tenant) {
+func twoVersions(t *testing.T, change func(*preview.Config), first, second plans.Content, requests []request) (*world, []tenants.Tenant) {
 	t.Helper()
-	w := newWorld(t, nil)
+	w := newWorld(t, change)
 	w.publish(t, "p", first)
 	who := []tenants.Tenant{w.tenant(t, "acme", "p", tenants.Allow)}
 	half := noon.Add(10 * time.Minute)
@@ -44,7 +44,7 @@ func TestHistoryOfEarlierVersions(t *testing.T) {
 	first := document(onePolicy("users", "15/1m fixed_window clock", byUser), onePolicy("other", "5/1m gcra", func(p *plans.Policy) { p.Match.Path = "/o" }))
 	second := document(onePolicy("users", "12/1m fixed_window clock", byUser), first.Policies[1])
 	draft := document(onePolicy("users", "6/1m fixed_window clock", byUser), first.Policies[1])
-	w, who := twoVersions(t, first, second, requests)
+	w, who := twoVersions(t, nil, first, second, requests)
 	got := w.look(t, draft)
 	users := got.Policies[0]
 	want := truth(t, draft, who, requests)["users"][who[0].Number]
@@ -75,7 +75,7 @@ func TestHistoryThatIsCut(t *testing.T) {
 	requests := asks(1200, 3, "/a/x")
 	users := onePolicy("users", "15/1m fixed_window clock", byUser)
 	second := document(users, onePolicy("all", "40/1m fixed_window clock", nil))
-	w, _ := twoVersions(t, document(users), second, requests)
+	w, _ := twoVersions(t, nil, document(users), second, requests)
 	draft := document(users, onePolicy("all", "30/1m fixed_window clock", nil))
 	got := w.look(t, draft)
 	all := got.Policies[1]
@@ -149,5 +149,28 @@ func TestOverrideOfANetwork(t *testing.T) {
 	}
 	if f := w.look(t, draft).Policies[0].Draft; before.Refused != 3*50 || f.Low != 2*50 || f.High != 2*50+100 {
 		t.Errorf("with an override of a network: %+v, before %+v", f, before)
+	}
+}
+
+// A publication that changes a number of one policy does not cut the history of another one, even if counts
+// by minute do not contain the answer: the trace has it.
+func TestThePublicationOfOtherNumbersKeepsShortWindows(t *testing.T) {
+	t.Parallel()
+	requests := asks(1200, 3, "/a/x")
+	users := onePolicy("users", "2/10s fixed_window clock", byUser)
+	first, second := document(users, onePolicy("all", "7/10s fixed_window clock", nil)), document(users, onePolicy("all", "5/10s fixed_window clock", nil))
+	w, who := twoVersions(t, replaying, first, second, requests)
+	got, want := w.look(t, second), truth(t, second, who, requests)
+	if !got.From.Equal(noon.Add(-22*time.Hour)) || got.Clipped != "" {
+		t.Errorf("from %v: %q", got.From, got.Clipped)
+	}
+	for _, p := range got.Policies {
+		n := want[p.Slug][who[0].Number]
+		if !p.From.Equal(got.From) || p.Requests != 1200 || p.Draft == nil || p.Draft.Low != n.Limited() || p.Draft.High != n.Limited() {
+			t.Errorf("%s: from %v, %d requests, %s %+v, in truth %d: %s", p.Slug, p.From, p.Requests, p.Certainty, p.Draft, n.Limited(), p.Why)
+		}
+	}
+	if got.Total == nil || got.Total.Low != got.Total.High {
+		t.Errorf("in all %+v, at least %d", got.Total, got.AtLeast)
 	}
 }

@@ -77,6 +77,9 @@ func TestTracedRequestsAreReplayed(t *testing.T) {
 			if f := p.Draft; f == nil || f.Refused != q.Draft || f.Low != q.Draft || f.High != q.Draft || p.Certainty == preview.NeedsShadow {
 				t.Errorf("%s: %s: %s, %+v, in truth %d: %s", test.name, p.Slug, p.Certainty, f, q.Draft, p.Why)
 			}
+			if strings.Contains(p.Why, "order within a minute") {
+				t.Errorf("%s: %s: beside an exact figure: %q", test.name, p.Slug, p.Why)
+			}
 			if text := q.String(); !strings.Contains(text, "all their 600 requests") || strings.Contains(text, "left out") {
 				t.Errorf("%s: %q", test.name, text)
 			}

@@ -338,7 +338,25 @@ func (r *run) finishReplay() {
 				m.parts[i].narrow(m.known[i])
 			}
 		}
+		if all && r.replayedWhole(i) {
+			v.why = whyTraced
+		}
 	}
+}
+
+const whyTraced = "The requests of its keys were traced: the limiter decided them again, one by one."
+
+// replayedWhole reports whether the replay alone says how many requests policy i of the draft denies.
+func (r *run) replayedWhole(i int) bool {
+	replayed := false
+	for _, m := range r.members {
+		p := &m.parts[i]
+		if p.requests > 0 && (m.known == nil || m.known[i].requests < p.requests || p.low != p.high) {
+			return false
+		}
+		replayed = replayed || p.requests > 0
+	}
+	return replayed
 }
 
 // setFloor sets the part of each member for policy i, which needs shadow, to the denials that the replay
@@ -359,11 +377,19 @@ func (r *run) setFloor(i int) {
 func (r *run) rivalsTraced(i int) bool {
 	for _, k := range append([]int{i}, r.verdicts[i].rivals...) {
 		p := &r.draft.policies[k]
-		if limits(p) && (r.verdicts[k].traced < 0 || !replayable(p)) {
+		if limits(p) && (r.verdicts[k].traced < 0 || !replayable(p) || r.tracedFrom(k).After(r.tracedFrom(i))) {
 			return false
 		}
 	}
 	return true
+}
+
+// tracedFrom returns the time from which on the traced requests of policy i of the draft are used.
+func (r *run) tracedFrom(i int) time.Time {
+	if r.verdicts[i].traced < 0 {
+		return r.preview.From
+	}
+	return r.countsFrom(r.published.policies[r.verdicts[i].traced].Slug)
 }
 
 // trust replaces the verdict of policy i, which needs shadow, if the counters of at least nine in ten
@@ -382,7 +408,7 @@ func (r *run) trust(i int) bool {
 		return false
 	}
 	v.certainty, v.how, v.source = Estimated, howReplayed, v.traced
-	v.why = "The requests of its keys were traced: the limiter decided them again, one by one."
+	v.why = whyTraced
 	for _, m := range r.members {
 		c := m.counts(slug)
 		m.parts[i] = part{requests: c.Requests, high: c.Requests}

@@ -151,7 +151,32 @@ func (r *run) ends(i int, e *earlierVersion) bool {
 		*v = now
 		return false
 	}
+	if r.traceKnows(i, e) {
+		*v = verdict{
+			certainty: NeedsShadow, how: howNone, source: -1, traced: v.source, rivals: v.rivals,
+			why: fmt.Sprintf("Version %d decided a part of the range, and counts by minute do not say what version %d would have denied then. "+
+				"A range that begins after its publication at %s has exact figures.",
+				e.number, e.next, e.until.Add(-settling).UTC().Format("2 January 15:04 MST")),
+		}
+		return false
+	}
 	r.cut(slug, e)
+	return true
+}
+
+// traceKnows reports whether the trace of the earlier version e has the requests of policy i of the draft
+// and of all its rivals.
+func (r *run) traceKnows(i int, e *earlierVersion) bool {
+	if r.service.c.NewLimiter == nil {
+		return false
+	}
+	for _, k := range append([]int{i}, r.verdicts[i].rivals...) {
+		p := &r.draft.policies[k]
+		at := e.place(p.Slug)
+		if limits(p) && (r.verdicts[k].traced < 0 || !replayable(p) || at < 0 || unusable(&r.draft, &e.side, k, at) != "") {
+			return false
+		}
+	}
 	return true
 }
 
@@ -192,8 +217,8 @@ func (r *run) clip() {
 		}
 	}
 	if first.at.After(p.From) {
-		p.Clipped = fmt.Sprintf("Version %d was published at %s. Another version decided other requests before.",
-			first.version, first.at.Add(-settling).Format("2 January 15:04 MST"))
+		p.Clipped = fmt.Sprintf("Version %d was published at %s, and figures begin at %s, when all nodes have it. Another version decided "+
+			"other requests before.", first.version, first.at.Add(-settling).Format("2 January 15:04 MST"), first.at.Format("15:04 MST"))
 		p.From = first.at
 	}
 }

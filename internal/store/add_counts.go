@@ -50,9 +50,32 @@ func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 		if err != nil {
 			return err
 		}
+		if b.Sketches, err = withoutOptedOut(ctx, tx, b.Sketches); err != nil {
+			return err
+		}
 		return addBatch(ctx, tx, sortOut(b, kept))
 	})
 	return s.fail(err, "add batch %d of node %s to the counts", b.Seq, b.Node)
+}
+
+// withoutOptedOut returns the sketches without the traces of tenants with no_trace. A node can have traced
+// requests before it had this setting.
+func withoutOptedOut(ctx context.Context, tx *sql.Tx, list []metrics.SketchRow) ([]metrics.SketchRow, error) {
+	if !slices.ContainsFunc(list, func(r metrics.SketchRow) bool { return r.Name == metrics.SketchTrace }) {
+		return list, nil
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT number FROM tenants WHERE no_trace`)
+	numbers, err := collect(rows, err, scanValue[int64])
+	if err != nil {
+		return nil, fmt.Errorf("read which tenants are not traced: %w", err)
+	}
+	out := make([]metrics.SketchRow, 0, len(list))
+	for _, r := range list {
+		if r.Name != metrics.SketchTrace || !slices.Contains(numbers, int64(r.Tenant)) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
 }
 
 // change calls repeat. The store's timeout applies to all attempts together.

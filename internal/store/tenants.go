@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 )
@@ -127,6 +128,12 @@ func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision i
 			searchText(before.Slug, t.Name), ed.revision, ed.at)
 		if err != nil {
 			return err
+		}
+		if t.NoTrace {
+			_, err = ed.exec(ctx, `DELETE FROM sketches_minutes WHERE tenant = $1 AND name = $2`, int64(before.Number), metrics.SketchTrace)
+			if err != nil {
+				return fmt.Errorf("delete its traces: %w", err)
+			}
 		}
 		now, err = ed.tenant(ctx, t.ID)
 		return err

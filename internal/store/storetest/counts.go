@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/tenants"
 )
 
 // countTests are those of metrics.Store's writing half.
@@ -22,6 +23,7 @@ var countTests = []struct {
 	{"large batches are added whole", testAddCountsLarge},
 	{"two nodes add to the same rows", testAddCountsTogether},
 	{"sketches are written whole, by node", testAddSketches},
+	{"a tenant that opts out has no traces", testNoTrace},
 	{"refusals are kept with their explanation", testAddRefusals},
 	{"adding counts is no edit", testCountsNoEdit},
 	{"hours and days are the sums of what is below", testRollUp},
@@ -341,4 +343,38 @@ func testLease(s *suite) {
 	if holders != 1 {
 		s.Errorf("%d hold one lease", holders)
 	}
+}
+
+// The opt-out deletes the stored traces of the tenant and keeps what waits on nodes from being written.
+// It touches no other sketch and no other tenant.
+func testNoTrace(s *suite) {
+	acme, other := s.tenant("acme", ""), s.tenant("other", "")
+	write := func(seq, at int64) {
+		var rows []metrics.SketchRow
+		for _, tenant := range []uint32{acme.Number, other.Number} {
+			for _, name := range []string{metrics.SketchTrace, metrics.SketchRetryAfter} {
+				key := metrics.SketchKey{At: at, Tenant: tenant, Name: name, Node: "a"}
+				rows = append(rows, metrics.SketchRow{SketchKey: key, Doc: []byte(`{"x":1}`)})
+			}
+		}
+		s.must(s.Store.AddCounts(s.ctx, metrics.Batch{Node: "a", Seq: seq, Sketches: rows}))
+	}
+	stored := func(tenant uint32, name string) int {
+		rows, err := s.Store.Sketches(s.ctx, metrics.SketchQuery{
+			Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: tenant, Name: name,
+		})
+		s.must(err)
+		return len(rows)
+	}
+	write(1, midday)
+	s.same("traces before", stored(acme.Number, metrics.SketchTrace), 1)
+	d := acme.Document
+	d.NoTrace = true
+	_, err := s.Store.UpdateTenant(s.ctx, tenants.Tenant{ID: acme.ID, Document: d}, acme.Revision, entry("tenant.update"))
+	s.must(err)
+	s.same("traces after", stored(acme.Number, metrics.SketchTrace), 0)
+	write(2, midday+aMinute)
+	s.same("traces that waited", stored(acme.Number, metrics.SketchTrace), 0)
+	s.same("other sketches", stored(acme.Number, metrics.SketchRetryAfter), 2)
+	s.same("traces of another tenant", stored(other.Number, metrics.SketchTrace), 2)
 }
