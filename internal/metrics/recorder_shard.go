@@ -73,6 +73,7 @@ const (
 	minuteSize = 512
 	rowSize    = 384
 	keySize    = 256
+	ruleSize   = 24 // of a policy of the plan, without its row
 )
 
 // A minuteKey identifies a tenantMinute.
@@ -98,6 +99,8 @@ type tenantMinute struct {
 	allowed topKeys
 	retry   retryTimes
 	trace   minuteTrace
+	// traceKeys are by Rule.Index. They are computed when a request of the policy is traced first.
+	traceKeys []TraceKey
 }
 
 // secondCounts are the decisions of one second.
@@ -130,12 +133,12 @@ func (c *content) minute(minute uint32, s *enforcement.Subject) *tenantMinute {
 		if s.Plan != nil {
 			rules = len(s.Plan.Rules)
 		}
-		if !c.fits(minuteSize + 8*rules) {
+		if !c.fits(minuteSize + ruleSize*rules) {
 			return nil
 		}
-		p = &tenantMinute{minuteKey: key, routes: make(map[string]*Counts), rules: make([]*ruleCounts, rules)}
+		p = &tenantMinute{minuteKey: key, routes: make(map[string]*Counts), rules: make([]*ruleCounts, rules), traceKeys: make([]TraceKey, rules)}
 		p.limited, p.allowed = *newTopKeys(topCapacity), *newTopKeys(topCapacity)
-		c.grow(p, minuteSize+8*rules)
+		c.grow(p, minuteSize+ruleSize*rules)
 		c.minutes[key] = p
 	}
 	c.last, p.used, p.noTrace = p, true, s.NoTrace

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -20,8 +21,8 @@ import (
 // 0. So the sample of a level contains those of all higher levels, and a key that is in the sample of
 // the highest level of several minutes is complete in all of them. At level 0, all requests are kept.
 //
-// A trace has no attribute values, paths or methods: of each key, it has 64 bits of the hash that
-// also identifies the counter of the key.
+// A trace has no attribute values, paths or methods: of each key, it has a hash that depends on the tenant
+// and the policy (see TraceKey).
 type trace struct {
 	level    uint8
 	policies []TracedPolicy
@@ -47,7 +48,7 @@ type TracedPolicy struct {
 // A TracedKey is the key of a traced request for one policy.
 type TracedKey struct {
 	Policy int    // index in the list of policies
-	Hash   uint64 // the first 64 bits of the partition; 0 if the policy has no count_by
+	Hash   uint64 // TraceKey.Hash of the partition; 0 if the policy has no count_by
 	Cost   int64
 	// Over is set if a limit of the policy did not allow the request. Overridden is set if an
 	// override was in force for the key.
@@ -82,8 +83,56 @@ func (t *tracedRequests) reset() { t.requests, t.keys = t.requests[:0], t.keys[:
 // count_by have the hash 0 and are not keyed; only level 0 has all their requests.
 func inLevel(hash uint64, level uint8) bool { return bits.LeadingZeros64(hash) >= int(level) }
 
-// hashOf returns the hash of a partition, by which keys are sampled.
-func hashOf(partition *[16]byte) uint64 { return binary.BigEndian.Uint64(partition[:8]) }
+// A TraceKey is the secret with which the keys of one policy of a tenant are hashed. So traces do not show
+// that the same value is a key of two tenants or policies, and a client that does not know the ID of the tenant
+// cannot choose a key that is in each sample.
+type TraceKey [2]uint64
+
+// NewTraceKey returns the TraceKey of a policy of the tenant with this ID. All nodes have the same.
+func NewTraceKey(tenantID, policy string) TraceKey {
+	sum := sha256.Sum256([]byte("trace\x00" + tenantID + "\x00" + policy))
+	return TraceKey{binary.LittleEndian.Uint64(sum[:8]), binary.LittleEndian.Uint64(sum[8:16])}
+}
+
+// Hash returns SipHash-1-3 of a partition, of which each key is counted. Unlike other SipHashes, it has no block
+// for the length, because all partitions have the same.
+func (k *TraceKey) Hash(partition *[16]byte) uint64 {
+	s := sipState{k[0] ^ 0x736f6d6570736575, k[1] ^ 0x646f72616e646f6d, k[0] ^ 0x6c7967656e657261, k[1] ^ 0x7465646279746573}
+	for _, m := range [2]uint64{binary.LittleEndian.Uint64(partition[:8]), binary.LittleEndian.Uint64(partition[8:])} {
+		s[3] ^= m
+		s.round()
+		s[0] ^= m
+	}
+	s[2] ^= 0xff
+	s.round()
+	s.round()
+	s.round()
+	return s[0] ^ s[1] ^ s[2] ^ s[3]
+}
+
+type sipState [4]uint64
+
+func (s *sipState) round() {
+	s[0] += s[1]
+	s[1] = bits.RotateLeft64(s[1], 13) ^ s[0]
+	s[0] = bits.RotateLeft64(s[0], 32)
+	s[2] += s[3]
+	s[3] = bits.RotateLeft64(s[3], 16) ^ s[2]
+	s[0] += s[3]
+	s[3] = bits.RotateLeft64(s[3], 21) ^ s[0]
+	s[2] += s[1]
+	s[1] = bits.RotateLeft64(s[1], 17) ^ s[2]
+	s[2] = bits.RotateLeft64(s[2], 32)
+}
+
+// traceHash returns the hash of the key of a limit with a count_by.
+func (p *tenantMinute) traceHash(l *enforcement.LimitState, s *enforcement.Subject) uint64 {
+	k := &p.traceKeys[l.Rule.Index]
+	if *k == (TraceKey{}) {
+		*k = NewTraceKey(s.TenantID, l.Rule.Policy)
+	}
+	return k.Hash(&l.Partition)
+}
 
 // A minuteTrace is the trace of a tenantMinute between two drains. Its keys have the indexes of rules
 // in the plan of the tenantMinute. level only grows.
@@ -107,7 +156,7 @@ func (c *content) trace(p *tenantMinute, d *enforcement.Decision) {
 		return
 	case d.Check.SentLimit != (enforcement.SentLimit{}): // it has a counter of its own
 		return
-	case t.level > 0 && !t.samples(d.Limits):
+	case t.level > 0 && !p.samples(d):
 		return
 	}
 	if cap(t.requests) == len(t.requests) {
@@ -130,7 +179,7 @@ func (c *content) trace(p *tenantMinute, d *enforcement.Decision) {
 		n := limitsOf(rule, limits)
 		k := TracedKey{Policy: rule.Index, Cost: limits[0].Cost, Over: !allFit(limits[:n])}
 		if len(rule.CountBy) > 0 {
-			k.Hash = hashOf(&limits[0].Partition)
+			k.Hash = p.traceHash(&limits[0], d.Subject)
 		}
 		for i := range limits[:n] {
 			k.Overridden = k.Overridden || limits[i].Override != nil
@@ -145,9 +194,17 @@ func (c *content) trace(p *tenantMinute, d *enforcement.Decision) {
 }
 
 // samples reports whether a key of a decision is in the sample.
-func (t *minuteTrace) samples(limits []enforcement.LimitState) bool {
-	for i := range limits {
-		if l := &limits[i]; len(l.Rule.CountBy) > 0 && inLevel(hashOf(&l.Partition), t.level) {
+func (p *tenantMinute) samples(d *enforcement.Decision) bool {
+	if p.trace.level >= maxTraceLevel {
+		return false
+	}
+	last := -1
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if len(l.Rule.CountBy) == 0 || l.Rule.Index == last {
+			continue
+		}
+		if last = l.Rule.Index; inLevel(p.traceHash(l, d.Subject), p.trace.level) {
 			return true
 		}
 	}

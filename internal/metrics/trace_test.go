@@ -26,6 +26,7 @@ func TestATraceHasAllRequestsOfItsKeys(t *testing.T) {
 	t.Parallel()
 	plan := compile(t, spec("all", "", "", nil, 1<<30), spec("user", "/u/*", "", []string{"user"}, 3))
 	s := &enforcement.Subject{Tenant: "acme", Number: 7, Plan: plan}
+	keyOfUser := NewTraceKey(s.TenantID, "user")
 	for _, test := range []struct{ users, each int }{{5, 10}, {100, 30}, {3000, 2}} {
 		e := engineOf(fixedLimiter(), nil, nil)
 		r := NewRecorder(Config{})
@@ -43,7 +44,7 @@ func TestATraceHasAllRequestsOfItsKeys(t *testing.T) {
 		total := test.users * test.each
 		for i := range total {
 			d := decide(e, s, enforcement.Enforce, "/u/1", 1, "user", fmt.Sprint("u", i%test.users))
-			hash := hashOf(&d.Limits[1].Partition)
+			hash := keyOfUser.Hash(&d.Limits[1].Partition)
 			made[hash]++
 			if !d.Limits[1].Allowed {
 				denied[hash]++
@@ -256,5 +257,37 @@ func TestTracingDoesNotAllocate(t *testing.T) {
 	p.trace.reset()
 	if n := testing.AllocsPerRun(100, func() { c.trace(p, d) }); n != 0 || len(p.trace.requests) != 101 {
 		t.Errorf("%v allocations, %d requests", n, len(p.trace.requests))
+	}
+}
+
+// The hash of a value is another one for each tenant and policy, so traces do not link them, and keys whose
+// partition begins with many bits 0 are not in the sample more often than others.
+func TestTraceHashesDependOnTenantAndPolicy(t *testing.T) {
+	t.Parallel()
+	partition := [16]byte{15: 1} // 127 bits 0
+	seen := make(map[uint64]bool)
+	zeros := 0
+	for _, tenant := range []string{"a", "b"} {
+		for i := range 500 {
+			k := NewTraceKey(tenant, fmt.Sprint("p", i))
+			if again := NewTraceKey(tenant, fmt.Sprint("p", i)); again != k {
+				t.Fatal("two nodes have different keys")
+			}
+			hash := k.Hash(&partition)
+			if inLevel(hash, 2) {
+				zeros++
+			}
+			seen[hash] = true
+		}
+	}
+	if len(seen) != 1000 || zeros < 180 || zeros > 320 {
+		t.Errorf("%d hashes, %d in the sample of level 2", len(seen), zeros)
+	}
+	plan := compile(t, spec("one", "/u/*", "", []string{"user"}, 100), spec("two", "/u/*", "", []string{"user"}, 100))
+	r := NewRecorder(Config{})
+	r.Record(decide(engineOf(fixedLimiter(), nil, nil), &enforcement.Subject{TenantID: "a", Tenant: "acme", Number: 7, Plan: plan}, enforcement.Enforce, "/u/1", 1, "user", "u"))
+	got := r.drain().give(t, 7)
+	if len(got.keys) != 2 || got.keys[0].Hash == got.keys[1].Hash || got.keys[0].Hash == 0 {
+		t.Errorf("%+v", got.keys)
 	}
 }

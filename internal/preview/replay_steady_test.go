@@ -3,6 +3,7 @@ package preview_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,5 +141,23 @@ func TestCalendarWindowsAreReplayed(t *testing.T) {
 	}
 	if p.Certainty != preview.Estimated {
 		t.Errorf("%s", p.Certainty)
+	}
+}
+
+// One flooded minute has a sample of few keys. The replay has the rest of the time with all keys.
+func TestAFloodedMinuteDoesNotThinOutTheReplay(t *testing.T) {
+	t.Parallel()
+	requests := asks(1200, 3, "/a/x")
+	for i := range 4000 {
+		requests = append(requests, request{at: noon.Add(18*time.Minute + time.Duration(i)*10*time.Millisecond), check: enforcement.Check{
+			Method: "GET", Path: "/a/x", Cost: 1, Attributes: []enforcement.Attribute{{Name: "user", Value: fmt.Sprint("flood", i%1000)}},
+		}})
+	}
+	slices.SortStableFunc(requests, func(a, b request) int { return a.at.Compare(b.at) })
+	published, draft := document(onePolicy("users", "10/1m fixed_window clock", byUser)), document(onePolicy("users", "5/1m fixed_window clock", byUser))
+	w, _ := traced(t, published, requests)
+	q := w.look(t, draft).Policies[0].Replay
+	if q == nil || !q.All || q.Keys != 3 || q.Requests != 18*60 || q.Published != 18*30 || q.Draft != 18*45 {
+		t.Errorf("%+v", q)
 	}
 }

@@ -2,7 +2,6 @@ package preview_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -118,13 +117,14 @@ func TestASampleOfTheKeysIsReplayed(t *testing.T) {
 	if p.Replay == nil || p.Replay.All || p.Replay.Keys < 5 || p.Replay.Keys > 200 || p.Replay.Requests != 20*p.Replay.Keys {
 		t.Fatalf("%+v", p.Replay)
 	}
+	secret := metrics.NewTraceKey(who[0].ID, "users")
 	// The sample of a level has the keys whose hash begins with that many bits 0.
 	for level := 1; ; level++ {
 		var sampled []request
 		for _, r := range requests {
 			var key enforcement.Partition
 			key.Add(r.check.Attributes[0].Value)
-			if sum := key.Sum(); bits.LeadingZeros64(binary.BigEndian.Uint64(sum[:8])) >= level {
+			if sum := key.Sum(); bits.LeadingZeros64(secret.Hash(&sum)) >= level {
 				sampled = append(sampled, r)
 			}
 		}

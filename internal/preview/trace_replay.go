@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -159,12 +160,11 @@ func (r *run) readTrace(ctx context.Context, m *member, most int) (t *tracedTena
 		minute := &trace.Minutes[i]
 		whole[(minute.At-begin.Unix())/60] = agrees(minute, trace.Policies, counts[(minute.At-begin.Unix())/60])
 	}
-	start, end := longestRun(whole, counts)
-	t.from, t.to = begin.Add(time.Duration(start)*time.Minute), begin.Add(time.Duration(end)*time.Minute)
+	run := bestRun(&trace, begin, whole)
+	t.from, t.to, t.level = begin.Add(time.Duration(run.start)*time.Minute), begin.Add(time.Duration(run.end)*time.Minute), run.level
 	for i := range trace.Minutes {
 		minute := &trace.Minutes[i]
 		if minute.At >= t.from.Unix() && minute.At < t.to.Unix() {
-			t.level = max(t.level, minute.Level)
 			t.requests = append(t.requests, minute.Requests...)
 		}
 	}
@@ -192,23 +192,57 @@ func agrees(m *metrics.TraceMinute, policies []metrics.TracedPolicy, counts map[
 	return true
 }
 
-// longestRun returns the run of whole minutes with the most requests, as a half-open range.
-func longestRun(whole []bool, counts []map[string]int64) (start, end int) {
-	var most, n int64
-	from := 0
+// A minuteRun is a half-open range of minutes without a gap, and the highest level of its minutes. share is the
+// sum of the shares of their traced requests that are complete at this level, in thousandths.
+type minuteRun struct {
+	start, end, level int
+	share             int
+}
+
+// bestRun returns the run of whole minutes of which the most can be replayed. A minute with many requests has a
+// high level, at which few requests of the other minutes are complete. So it is left out if more is complete
+// without it, even if it has most of the requests.
+func bestRun(trace *metrics.Trace, begin time.Time, whole []bool) (best minuteRun) {
+	levels := make(map[int]bool)
+	for i := range trace.Minutes {
+		levels[trace.Minutes[i].Level] = true
+	}
+	for _, level := range slices.Sorted(maps.Keys(levels)) {
+		fits, shares := slices.Clone(whole), make([]int, len(whole))
+		for i := range trace.Minutes {
+			m := &trace.Minutes[i]
+			at := (m.At - begin.Unix()) / 60
+			fits[at] = fits[at] && m.Level <= level
+			complete := 0
+			for k := range m.Requests {
+				if slices.ContainsFunc(m.Requests[k].Keys, func(key metrics.TracedKey) bool {
+					return key.Complete(level, len(trace.Policies[key.Policy].CountBy) > 0)
+				}) {
+					complete++
+				}
+			}
+			shares[at] = 1000 * complete / max(1, len(m.Requests))
+		}
+		if run := longestRun(fits, shares); best.end == 0 || run.share > best.share {
+			best, best.level = run, level
+		}
+	}
+	return best
+}
+
+// longestRun returns the run of whole minutes with the largest share.
+func longestRun(whole []bool, shares []int) (best minuteRun) {
+	from, n := 0, 0
 	for i := range whole {
 		if !whole[i] {
 			from, n = i+1, 0
 			continue
 		}
-		for _, c := range counts[i] {
-			n += c
-		}
-		if n >= most {
-			start, end, most = from, i+1, n
+		if n += shares[i]; n >= best.share {
+			best = minuteRun{start: from, end: i + 1, share: n}
 		}
 	}
-	return start, end
+	return best
 }
 
 // index drops the requests of which no key is complete at the level of t, and finds the keys that
