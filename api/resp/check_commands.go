@@ -19,14 +19,15 @@ type pending struct {
 	decision   enforcement.Decision
 	attributes [enforcement.MaxAttributes]enforcement.Attribute
 	tenant     string
-	reply      func(*replies, *enforcement.Decision)
+	nearLimit  bool // NEAR_LIMIT 1 was sent; the reply then has the threshold that is reached
+	reply      func(*replies, *pending)
 	fault      string // the error reply, if the check cannot be decided; otherwise ""
 }
 
 // begin sets the defaults of a check.
 func (p *pending) begin() {
 	p.check = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: p.attributes[:0], Wire: enforcement.WireRESP}
-	p.tenant, p.fault = "", ""
+	p.tenant, p.nearLimit, p.fault = "", false, ""
 }
 
 // A batch holds the checks of a pipeline that wait for a decision. Batches come from a pool, so that an idle connection holds none.
@@ -75,7 +76,7 @@ func (c *conn) decide() {
 		case err != nil:
 			c.fail(errorText(api.Problem(err)))
 		default:
-			p.reply(&c.replies, &p.decision)
+			p.reply(&c.replies, p)
 		}
 		p.decision.Reset()
 		p.check = enforcement.Check{}
@@ -133,12 +134,13 @@ type option func(p *pending, value string) error
 // optionNames holds the names of the options of all commands, in upper case. An attribute cannot
 // have one of these names. So if a command does not take an option, the option is an error and not
 // an attribute.
-var optionNames = []string{"METHOD", "COST", "MODE", "IDEMPOTENCY", "LEASE", "TTL", "REFUNDABLE", "ID"}
+var optionNames = []string{"METHOD", "COST", "MODE", "IDEMPOTENCY", "LEASE", "TTL", "REFUNDABLE", "ID", "NEAR_LIMIT"}
 
 // The options of HEADGATE.CHECK.
 var checkOptions = map[string]option{
 	"METHOD": (*pending).setMethod, "COST": (*pending).setCost, "MODE": (*pending).setMode, "IDEMPOTENCY": (*pending).setKey,
 	"LEASE": (*pending).setLease, "TTL": (*pending).setLeaseTTL, "REFUNDABLE": (*pending).setRefundable,
+	"NEAR_LIMIT": (*pending).setNearLimit,
 }
 
 // readCheck parses the arguments of HEADGATE.CHECK: tenant path [attribute value]... and options.
@@ -146,7 +148,7 @@ var checkOptions = map[string]option{
 func readCheck(p *pending, args []string) error {
 	if len(args) < 2 || len(args)%2 != 0 {
 		return errors.New("use HEADGATE.CHECK tenant path [attribute value]... [METHOD method] [COST n] " +
-			"[MODE enforce|peek|force|take_up_to] [IDEMPOTENCY key] [LEASE id] [TTL ms] [REFUNDABLE 0|1]")
+			"[MODE enforce|peek|force|take_up_to] [IDEMPOTENCY key] [LEASE id] [TTL ms] [REFUNDABLE 0|1] [NEAR_LIMIT 0|1]")
 	}
 	p.reply = replyCheck
 	return p.read(args, checkOptions)
@@ -245,10 +247,20 @@ func (p *pending) setLeaseTTL(value string) error {
 	return err
 }
 
-func (p *pending) setRefundable(value string) error {
-	set, err := number(value, 0, 1)
-	p.check.Refundable = set == 1
+func (p *pending) setRefundable(value string) (err error) {
+	p.check.Refundable, err = boolean(value)
 	return err
+}
+
+func (p *pending) setNearLimit(value string) (err error) {
+	p.nearLimit, err = boolean(value)
+	return err
+}
+
+// boolean reads 0 or 1.
+func boolean(text string) (bool, error) {
+	n, err := number(text, 0, 1)
+	return n == 1, err
 }
 
 // furtherValues is the number of values that a reply has after the first decisionValues, if further
@@ -257,19 +269,32 @@ const furtherValues = 5
 
 // further reports whether a check has an option whose result needs the additional values of the
 // reply. The reply to any other check has no additional values, as before these options existed.
-func further(c *enforcement.Check) bool {
-	return c.IdempotencyKey != "" || c.Lease != "" || c.LeaseTTL != 0 || c.Refundable || c.Mode == enforcement.TakeUpTo
+func (p *pending) further() bool {
+	c := &p.check
+	return p.nearLimit || c.IdempotencyKey != "" || c.Lease != "" || c.LeaseTTL != 0 || c.Refundable || c.Mode == enforcement.TakeUpTo
 }
 
 // replyCheck appends the reply to HEADGATE.CHECK. docs/redis-protocol.md describes its values.
-func replyCheck(r *replies, d *enforcement.Decision) {
-	if !further(d.Check) {
-		r.array(decisionValues)
-		r.decision(d)
-		return
+func replyCheck(r *replies, p *pending) {
+	values, d := decisionValues, &p.decision
+	if p.further() {
+		values += furtherValues
 	}
-	r.array(decisionValues + furtherValues)
+	if p.nearLimit {
+		values++
+	}
+	r.array(values)
 	r.decision(d)
+	if p.further() {
+		r.further(d)
+	}
+	if p.nearLimit {
+		r.integer(int64(d.NearLimit()))
+	}
+}
+
+// further appends the further values.
+func (r *replies) further(d *enforcement.Decision) {
 	taken := int64(-1)
 	if d.Check.Mode == enforcement.TakeUpTo {
 		taken = d.Taken
@@ -356,7 +381,8 @@ func readThrottle(p *pending, args []string) error {
 
 // replyThrottle appends the reply that redis-cell has: limited, limit, remaining, retry_after, and reset. The times are
 // in seconds and rounded up. retry_after is -1 for an allowed check, and for a check that can never pass.
-func replyThrottle(r *replies, d *enforcement.Decision) {
+func replyThrottle(r *replies, p *pending) {
+	d := &p.decision
 	limit, remaining, reset, retry := int64(0), int64(0), int64(0), int64(-1)
 	if l := api.Tightest(d); l != nil {
 		limit, remaining, reset = l.Capacity(), l.Remaining, seconds(l.ResetAfter)

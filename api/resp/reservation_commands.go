@@ -33,7 +33,7 @@ func wrong(err error) error { return problem.New(problem.Malformed, "%v", err) }
 // The options of HEADGATE.RESERVE. TTL is required.
 var reserveOptions = map[string]option{
 	"METHOD": (*pending).setMethod, "COST": (*pending).setCost, "MODE": (*pending).setMode, "IDEMPOTENCY": (*pending).setKey,
-	"ID": (*pending).setReservation, "TTL": (*pending).setLife,
+	"ID": (*pending).setReservation, "TTL": (*pending).setLife, "NEAR_LIMIT": (*pending).setNearLimit,
 }
 
 func (p *pending) setReservation(value string) error {
@@ -59,7 +59,7 @@ func life(text string) (time.Duration, error) {
 func (c *conn) reserve(args []string) error {
 	if len(args)%2 != 0 {
 		return wrong(errors.New("use HEADGATE.RESERVE tenant path TTL ms [attribute value]... [METHOD method] [COST n] " +
-			"[MODE enforce|force] [ID id] [IDEMPOTENCY key]"))
+			"[MODE enforce|force] [ID id] [IDEMPOTENCY key] [NEAR_LIMIT 0|1]"))
 	}
 	p := new(pending)
 	p.begin()
@@ -79,16 +79,28 @@ func (c *conn) reserve(args []string) error {
 	if err != nil {
 		return err
 	}
-	c.array(decisionValues + 3)
-	c.decision(&p.decision)
+	c.replyReservation(p)
+	return nil
+}
+
+// replyReservation appends the reply to HEADGATE.RESERVE.
+func (r *replies) replyReservation(p *pending) {
+	values := decisionValues + 3
+	if p.nearLimit {
+		values++
+	}
+	r.array(values)
+	r.decision(&p.decision)
 	id, until := "", int64(0)
 	if v := p.decision.Reservation; v != nil {
 		id, until = v.ID, v.ExpiresAt/1000
 	}
-	c.text(id)
-	c.integer(until)
-	c.integer(flag(p.decision.Idempotency == enforcement.Replayed))
-	return nil
+	r.text(id)
+	r.integer(until)
+	r.integer(flag(p.decision.Idempotency == enforcement.Replayed))
+	if p.nearLimit {
+		r.integer(int64(p.decision.NearLimit()))
+	}
 }
 
 // The options of HEADGATE.SETTLE.

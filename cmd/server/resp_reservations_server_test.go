@@ -68,6 +68,7 @@ func TestRESPReservations(t *testing.T) {
 		c.refunds(rest)
 		c.leases(rest)
 		c.idempotentChecks()
+		c.nearLimits()
 		c.mistakes(respCaller{t, respClient(t, addr, operator, 2)})
 	})
 }
@@ -193,6 +194,30 @@ func (c respCaller) idempotentChecks() {
 	}
 }
 
+// The threshold that is reached is the last value of a reply that asks for it. Other replies have the
+// values that they had before.
+func (c respCaller) nearLimits() {
+	for _, step := range []struct {
+		command string
+		values  int
+		near    any // of the last value; nil: the reply has none
+	}{
+		{"HEADGATE.CHECK - /v1/tokens user u5 METHOD POST COST 79 NEAR_LIMIT 1", 17, int64(0)},
+		{"HEADGATE.CHECK - /v1/tokens user u5 METHOD POST NEAR_LIMIT 1", 17, int64(80)},
+		{"HEADGATE.CHECK - /v1/tokens user u5 METHOD POST", 11, nil},
+		{"HEADGATE.CHECK - /v1/tokens NEAR_LIMIT 0 user u5 METHOD POST", 11, nil},
+		{"HEADGATE.CHECK - /v1/tokens user u5 METHOD POST REFUNDABLE 1", 16, nil},
+		{"HEADGATE.CHECK - /v1/tokens user u5 METHOD POST MODE peek NEAR_LIMIT 1 COST 100", 17, int64(80)},
+		{"HEADGATE.RESERVE - /v1/tokens user u5 METHOD POST TTL 60000 COST 11", 14, nil},
+		{"HEADGATE.RESERVE - /v1/tokens user u5 METHOD POST TTL 60000 NEAR_LIMIT 1", 15, int64(95)},
+	} {
+		got := c.does(step.command)
+		if len(got) != step.values || step.near != nil && got[len(got)-1] != step.near {
+			c.Errorf("%s: %v, want %d values and near %v", step.command, got, step.values, step.near)
+		}
+	}
+}
+
 // Each error names the argument or the reason, and nothing is charged.
 func (c respCaller) mistakes(operator respCaller) {
 	c.fails("HEADGATE.RESERVE - /v1/tokens METHOD POST", "ERR", "TTL is required")
@@ -207,7 +232,7 @@ func (c respCaller) mistakes(operator respCaller) {
 	c.fails("HEADGATE.SETTLE - r9 COST -1", "ERR", "COST must be a whole number")
 	c.fails("HEADGATE.SETTLE - r9 cost 10", "ERR", "attributes/cost is not the cost of a policy")
 	c.fails("HEADGATE.SETTLE - r9 COST 1 COST 2", "ERR", "COST is given twice")
-	for _, option := range []string{"METHOD POST", "MODE force", "IDEMPOTENCY k1", "TTL 5000", "LEASE j", "REFUNDABLE 1", "ID r2"} {
+	for _, option := range []string{"METHOD POST", "MODE force", "IDEMPOTENCY k1", "TTL 5000", "LEASE j", "REFUNDABLE 1", "ID r2", "NEAR_LIMIT 1"} {
 		c.fails("HEADGATE.SETTLE - r9 COST 1 "+option, "ERR", strings.Fields(option)[0]+" is not an option of this command")
 	}
 	for _, option := range []string{"REFUNDABLE 1", "LEASE job-1"} {
@@ -225,6 +250,7 @@ func (c respCaller) mistakes(operator respCaller) {
 	c.fails("HEADGATE.CHECK - /v1/tokens METHOD POST LEASE x TTL 0", "ERR", "TTL must be a whole number from 1")
 	c.fails("HEADGATE.CHECK - /v1/tokens METHOD POST REFUNDABLE yes", "ERR", "REFUNDABLE must be a whole number from 0 to 1")
 	c.fails("HEADGATE.CHECK - /v1/tokens METHOD POST REFUNDABLE 1 MODE peek", "ERR", "refundable must be false")
+	c.fails("HEADGATE.CHECK - /v1/tokens METHOD POST NEAR_LIMIT 80", "ERR", "NEAR_LIMIT must be a whole number from 0 to 1")
 	operator.fails("HEADGATE.RESERVE - /v1/tokens TTL 60000 METHOD POST", "ERR", "tenant is required")
 	operator.fails("HEADGATE.SETTLE globex r1 COST 1", "NOTFOUND", "no such reservation")
 	operator.fails("HEADGATE.SETTLE nobody r1", "NOTFOUND", "NOTFOUND no such tenant")

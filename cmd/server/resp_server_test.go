@@ -24,7 +24,7 @@ var respAddr = regexp.MustCompile(`serving the Redis protocol".*"addr":"([^"]+)"
 // gets 30 units a minute.
 const respPolicies = `[
 	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 5, "window": "1h"}]},
-	{"slug": "tokens", "match": {"path": "/v1/tokens"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 100, "window": "1h"}]},
+	{"slug": "tokens", "match": {"path": "/v1/tokens"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 100, "window": "1h", "warn_at": [80, 95]}]},
 	{"slug": "jobs", "match": {"path": "/v1/jobs"}, "count_by": ["user"], "limits": [{"algorithm": "concurrency", "quota": 1, "window": "1h"}]},
 	{"slug": "cell", "match": {"path": "/throttle/*"}, "count_by": ["key"], "limits": [{"algorithm": "token_bucket", "quota": 30, "window": "1m", "burst": 16}]},
 	{"slug": "other", "match": {"path": "/v1/other"}, "count_by": ["user"], "limits": [{"algorithm": "token_bucket", "quota": 1000000000, "window": "1s"}]}

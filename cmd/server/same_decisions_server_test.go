@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -165,88 +164,6 @@ func wireScript(t *testing.T) []wireCheck {
 	return script
 }
 
-// A wireRow is what one way says of a check and of its decision: a row of three tables of docs/gateways.md.
-type wireRow struct {
-	attributes, cost, mode                                            string
-	once, lease, refundable, reservation                              string
-	reason, limits, retry, reset, delay, serve, degraded, headers, id string
-}
-
-// wireRows reads the tables of docs/gateways.md, by the first cell of a row.
-func wireRows(t *testing.T) map[string]wireRow {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/gateways.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, found := strings.Cut(string(page), "\n## What each way can say\n")
-	section, _, ended := strings.Cut(section, "\n## ")
-	if !found || !ended {
-		t.Fatal("docs/gateways.md has no section on what each way can say")
-	}
-	rows := map[string]wireRow{}
-	for line := range strings.Lines(section) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		for i := range cells {
-			cells[i], _, _ = strings.Cut(strings.TrimSpace(cells[i]), ",") // what follows a comma is for people
-		}
-		r := rows[cells[0]]
-		switch {
-		case !strings.HasPrefix(line, "|"), cells[0] == "way", strings.HasPrefix(cells[0], "---"):
-			continue
-		case len(cells) == 4:
-			r.attributes, r.cost, r.mode = cells[1], cells[2], cells[3]
-		case len(cells) == 5:
-			r.once, r.lease, r.refundable, r.reservation = cells[1], cells[2], cells[3], cells[4]
-		case len(cells) == 10:
-			r.reason, r.limits, r.retry, r.reset, r.delay, r.serve = cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]
-			r.degraded, r.headers, r.id = cells[7], cells[8], cells[9]
-		default:
-			t.Fatalf("a row of docs/gateways.md has %d cells: %s", len(cells), line)
-		}
-		rows[cells[0]] = r
-	}
-	return rows
-}
-
-// sayable returns the checks of the script, without the parts that a protocol cannot express.
-func (r wireRow) sayable(t *testing.T, script []wireCheck) []wireCheck {
-	t.Helper()
-	projected := slices.Clone(script)
-	for i := range projected {
-		c := &projected[i]
-		switch r.attributes {
-		case "all":
-		case "`ip`":
-			c.user, c.tokens, c.key = "", "", ""
-		case "`key`":
-			name := "login"
-			if i%3 == 0 {
-				name = "other"
-			}
-			*c = wireCheck{method: "CL.THROTTLE", path: "/throttle/" + name, key: name + ":" + cmp.Or(c.user, "u9"), cost: c.cost, mode: c.mode}
-		default:
-			t.Fatalf("docs/gateways.md says %q of attributes", r.attributes)
-		}
-		if r.cost == "no" {
-			c.cost = -1
-		}
-		if r.mode == "no" {
-			c.mode = ""
-		}
-		if r.once == "no" {
-			c.once = ""
-		}
-		if r.lease == "no" {
-			c.lease = ""
-		}
-		if r.refundable == "no" {
-			c.refundable = false
-		}
-	}
-	return projected
-}
-
 // A wireLimit is one limit of a decision. Times are in milliseconds; -1 is never.
 type wireLimit struct {
 	Policy, Limit, Mode                         string
@@ -262,6 +179,7 @@ type wireAnswer struct {
 	Limits   []wireLimit // all, or the tightest; nil: not said, or no limit decided
 	Retry    int64       // -1: never; unsaid: not said
 	Delay    int64       // unsaid: not said
+	Near     int64       // the threshold that is reached; 0: none, or not said
 	Serve    string      // "": the full answer, or not said
 	Degraded string      // "": not said
 	Headers  map[string]string
@@ -286,6 +204,7 @@ func answerOf(t *testing.T, body string) wireAnswer {
 		Degraded   *bool
 		Retry      *int64 `json:"retry_after_ms"`
 		Delay      int64  `json:"delay_ms"`
+		Near       int64  `json:"near_limit"`
 		Serve      string
 		Taken      int64
 		Replayed   bool
@@ -313,7 +232,7 @@ func answerOf(t *testing.T, body string) wireAnswer {
 		return *ms
 	}
 	a := wireAnswer{Allowed: *d.Allowed, Reason: d.Reason, Retry: orNever(d.Retry), Delay: d.Delay, Serve: d.Serve, Degraded: strconv.FormatBool(*d.Degraded), ID: d.DecisionID}
-	a.Taken, a.Replayed, a.Lease, a.Refundable = d.Taken, d.Replayed, d.Lease.ID, d.RefundableUntil != ""
+	a.Near, a.Taken, a.Replayed, a.Lease, a.Refundable = d.Near, d.Taken, d.Replayed, d.Lease.ID, d.RefundableUntil != ""
 	if a.Lease != "" && a.Lease != a.ID && d.Lease.TTL != leaseTTL.Milliseconds() {
 		t.Errorf("the lease %s lives for %d ms", a.Lease, d.Lease.TTL)
 	}
@@ -408,6 +327,12 @@ func (c wireComparison) faults(check *wireCheck, got, want wireAnswer) (faults [
 		want.Delay = unsaid
 	}
 	c.near(fault, "delay", c.row.delay, got.Delay, want.Delay)
+	if c.row.nearLimit == "no" {
+		want.Near = 0
+	}
+	if got.Near != want.Near {
+		fault("near_limit is %d, want %d", got.Near, want.Near)
+	}
 	c.limits(fault, got.Limits, want)
 	c.headers(fault, got.Headers, want.Headers)
 	return faults
@@ -631,6 +556,9 @@ func variedEnough(t *testing.T, answers []wireAnswer, row wireRow, degraded bool
 	if row.attributes == "all" {
 		if !slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Delay > 0 }) {
 			t.Fatal("no decision has a delay")
+		}
+		if near := slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Near > 0 }); near == degraded {
+			t.Fatalf("a decision is near a limit: %t; a failure mode does not know it", near)
 		}
 		for what, has := range map[string]func(a wireAnswer) bool{
 			"idempotency key": func(a wireAnswer) bool { return a.Replayed },

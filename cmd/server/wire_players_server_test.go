@@ -247,7 +247,7 @@ func rateLimitWay(t *testing.T, n wireNode, key string, script []wireCheck) (ans
 		got := wireAnswer{
 			Allowed: s.GetCode() == ratelimitv3.RateLimitResponse_OK, Reason: fields["reason"].GetStringValue(),
 			Degraded: fmt.Sprint(fields["degraded"].AsInterface()), ID: fields["decision_ids"].GetListValue().GetValues()[0].GetStringValue(),
-			Delay: int64(fields["delay_ms"].GetNumberValue()), Serve: fields["serve"].GetStringValue(), Headers: map[string]string{},
+			Delay: int64(fields["delay_ms"].GetNumberValue()), Near: int64(fields["near_limit"].GetNumberValue()), Serve: fields["serve"].GetStringValue(), Headers: map[string]string{},
 			Replayed: fields["replayed"].GetBoolValue(), Lease: fields["lease"].GetStringValue(), Refundable: fields["refundable_until"].GetStringValue() != "",
 		}
 		for name, value := range headersOf(a.GetResponseHeadersToAdd()) {
@@ -270,7 +270,7 @@ func rateLimitWay(t *testing.T, n wireNode, key string, script []wireCheck) (ans
 func respWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers []wireAnswer) {
 	pipe := respClient(t, n.resp, key, 3).Pipeline()
 	for _, c := range script {
-		args := []any{"HEADGATE.CHECK", "-", c.path, "METHOD", c.method}
+		args := []any{"HEADGATE.CHECK", "-", c.path, "METHOD", c.method, "NEAR_LIMIT", 1}
 		if c.ip != "" {
 			args = append(args, "ip", c.ip)
 		}
@@ -296,11 +296,7 @@ func respWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers 
 	}
 	for i, got := range slicesOf(t, pipe) {
 		c := script[i]
-		n := 11
-		if c.once != "" || c.lease != "" || c.refundable || c.mode == "take_up_to" {
-			n = 16
-		}
-		if len(got) != n {
+		if len(got) != 17 {
 			t.Fatalf("%+v: %v", c, got)
 		}
 		a := wireAnswer{
@@ -314,17 +310,16 @@ func respWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers 
 		} else if got[1] != int64(-1) || got[2] != int64(-1) || got[4] != int64(-1) {
 			t.Errorf("no limit decided: %v", got)
 		}
-		if n == 16 {
-			a.Taken, a.Replayed, a.Lease, a.Refundable = got[11].(int64), got[12] == int64(1), got[13].(string), got[15].(int64) > time.Now().UnixMilli()
-			if c.mode != "take_up_to" {
-				if a.Taken != -1 {
-					t.Errorf("taken without take_up_to: %v", got)
-				}
-				a.Taken = 0
+		a.Taken, a.Replayed, a.Lease, a.Refundable = got[11].(int64), got[12] == int64(1), got[13].(string), got[15].(int64) > time.Now().UnixMilli()
+		a.Near = got[16].(int64)
+		if c.mode != "take_up_to" {
+			if a.Taken != -1 {
+				t.Errorf("taken without take_up_to: %v", got)
 			}
-			if ttl := got[14]; c.lease != "" && a.Lease != "" && ttl != leaseTTL.Milliseconds() {
-				t.Errorf("the lease lives for %v ms", ttl)
-			}
+			a.Taken = 0
+		}
+		if ttl := got[14]; c.lease != "" && a.Lease != "" && ttl != leaseTTL.Milliseconds() {
+			t.Errorf("the lease lives for %v ms", ttl)
 		}
 		answers = append(answers, a)
 	}
