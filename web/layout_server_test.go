@@ -23,7 +23,7 @@ func (w *world) laidOut(t *testing.T) []string {
 	return []string{
 		"/overview", "/denials", "/denials/" + id, "/denials?group=key", "/tenants", "/tenants/acme", "/tenants/acme/settings",
 		"/tenants/acme/usage/login-per-ip?k.ip=203.0.113.9", "/plans", "/plans/busy", "/plans/busy/edit", "/explain?tenant=acme&path=/v1/login",
-		"/playground", "/audit", "/system",
+		"/playground", "/playground?request=reserve&again=key", "/audit", "/system",
 	}
 }
 

@@ -161,6 +161,11 @@ func TestPlaygroundBounds(t *testing.T) {
 		"pattern=random&requests=9000&every=1ms&duration=366d": "requests", "pattern=ramp&requests=9000&every=1ms&duration=366d": "requests", "requests=9000": "requests",
 		"pattern=own": "times", "pattern=own&times=1,x": "times", "pattern=own&times=-1": "times", "pattern=own&times=121": "times", "pattern=own&times=0x99999": "times", "pattern=own&times=1x0": "times",
 		"quota=1&quota=2": "quota", "pattern=%ff": "pattern",
+		"request=x": "request", "again=x": "again", "again=key&again_after=0": "again_after", "again_after=6s": "again_after", "request=reserve&finish=x": "finish",
+		"request=reserve&ttl=999ms": "ttl", "request=reserve&ttl=25h": "ttl", "ttl=2m": "ttl", "request=reserve&extend_after=x": "extend_after", "finish=give_back": "finish",
+		"request=reserve&real_cost=-1": "real_cost", "request=reserve&finish=give_back&real_cost=1": "real_cost", "request=reserve&finish_after=&real_cost=1": "real_cost",
+		"request=reserve&reservation_expiry=x": "reservation_expiry", "request=reserve&hold=5s&algorithm=concurrency": "hold",
+		"request=reserve&pattern=steady&requests=900&every=1m": "requests",
 	} {
 		page := w.get("/playground?"+query, "viewer")
 		tree := page.tree(t)
@@ -199,7 +204,7 @@ func TestPlaygroundOfHostileValues(t *testing.T) {
 	want := ""
 	for n, payload := range append([]string{"plain"}, payloads...) {
 		q := url.Values{"algorithm": {"gcra"}}
-		for _, name := range []string{"quota", "window", "burst", "anchor", "pattern", "requests", "every", "seed", "cost", "duration", "times"} {
+		for _, name := range []string{"quota", "window", "burst", "anchor", "pattern", "requests", "every", "seed", "cost", "duration", "times", "request", "ttl", "real_cost", "again", "again_after"} {
 			q.Set(name, payload)
 		}
 		page := w.get("/playground?"+q.Encode(), "viewer")

@@ -83,6 +83,7 @@ func (w *world) screens(t *testing.T) []screen {
 		screen{"explained-blocked", "/tenants/acme/explain?path=/v1/search/all&k.user=u9&cost=2", "acme-viewer"},
 		screen{"explain-faults", "/tenants/acme/explain?method=get&path=v1&k.ip=x&cost=-1", "acme-admin"},
 		screen{"played-bursts", "/playground?pattern=bursts&requests=15&every=30s&duration=4m&algorithm=gcra&algorithm=sliding_window_log", "viewer"},
+		screen{"played-reservations", "/playground?pattern=steady&request=reserve&cost=3&real_cost=1&again=key&algorithm=gcra&algorithm=leaky_bucket", "viewer"},
 		screen{"playground-faults", "/playground?quota=x&window=1&pattern=none", "acme-viewer"})
 }
 

@@ -194,6 +194,15 @@ func (n *newcomer) tasksOfThePlayground() {
 		n.t.Errorf("%s: %d algorithms are compared", n.task, rows)
 	}
 	n.keep("playground")
+
+	// Reservations are settled with less than their estimate, and a repetition is not charged.
+	n.click("Reservations and repetitions", "")
+	n.enter("request", "reserve", "again", "key", "cost", "5", "real_cost", "1")
+	n.click("Play", "Repetitions that got the first answer and charged nothing:")
+	n.shows("settled. ")
+	n.click("View as table", "Settled with 1")
+	n.shows("The first answer again")
+	n.keep("playground of reservations")
 }
 
 // tasksOfLargeNumbers finds the tenant with the highest 429 rate among 1,000, and adds a policy to 100.

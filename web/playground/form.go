@@ -95,6 +95,9 @@ type playForm struct {
 	duration time.Duration
 	arrivals []arrival
 	faults   problem.Fields
+
+	reservation reservationForm
+	again       repetitionForm
 }
 
 // playDefaults are the default values of the form. With them, the page shows the differences
@@ -105,6 +108,8 @@ var playDefaults = map[string]string{
 	"pattern": "edge", "requests": "10", "every": "1m",
 	"mode": "enforce", "delay_ms": "1000",
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
+	"request": charges, "ttl": "1m", "extend_after": "", "finish": opSettle, "finish_after": "10s", "real_cost": "",
+	"reservation_expiry": string(enforcement.KeepExpired), "again": never, "again_after": "5s",
 }
 
 // readPlayForm reads the form from the parameters of an address. If a parameter is missing, it
@@ -125,9 +130,7 @@ func readPlayForm(params url.Values) *playForm {
 	g.readWindow()
 	g.rollover = g.optional("max_rollover", enforcement.MaxRollover)
 	g.burst = g.optional("burst", enforcement.MaxQuota)
-	if g.text["hold"] != "" {
-		g.hold = g.length("hold")
-	}
+	g.hold = g.optionalLength("hold")
 	g.grant = g.optional("grant", enforcement.MaxGrantUnits)
 	var known bool
 	if g.anchor, known = enforcement.ParseAnchor(g.text["anchor"]); !known || g.anchor > enforcement.Clock {
@@ -137,6 +140,8 @@ func readPlayForm(params url.Values) *playForm {
 		g.faults.Add("/mode", "must be enforce, degrade or delay")
 	}
 	g.delay = g.number("delay_ms", 1, enforcement.MaxPolicyDelay)
+	g.readReservation()
+	g.readRepetition()
 	g.checkUnused()
 	if g.pattern = g.text["pattern"]; !slices.ContainsFunc(patterns, func(o views.Option) bool { return o.Value == g.pattern }) {
 		g.faults.Add("/pattern", "must be one of the list")
@@ -399,6 +404,7 @@ func (g *playForm) form() views.Playground {
 		Cost: in("cost", "Cost of each request", ""), Duration: in("duration", "Duration", ""),
 		Times: in("times", "Custom times", "In seconds: 0 0.5 59.9, or with ms, s, m, h. x10 means ten requests: 1mx10."),
 	}
+	g.callsForm(&v)
 	for _, o := range patterns {
 		if o.Value == g.pattern {
 			v.Said = o.Label + ": " + o.Hint + "."

@@ -25,6 +25,9 @@ type wireStep struct {
 	Repeat int64  `json:"repeat,omitempty"`
 	TTL    int64  `json:"ttl_ms,omitempty"`
 	Units  int64  `json:"units,omitempty"`
+
+	Reservation    string `json:"reservation,omitempty"`
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
 }
 
 type wireScenario struct {
@@ -34,6 +37,7 @@ type wireScenario struct {
 	Day    int64               `json:"billing_anchor_day,omitempty"`
 	Mode   string              `json:"mode,omitempty"`
 	Delay  int64               `json:"delay_ms,omitempty"`
+	Expiry string              `json:"reservation_expiry,omitempty"`
 	Limits []enforcement.Limit `json:"limits"`
 	Steps  []wireStep          `json:"steps"`
 }
@@ -52,32 +56,27 @@ func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenari
 	if g.mode == enforcement.PolicyDelay {
 		s.Delay = g.delay
 	}
+	if g.reservation.made && g.reservation.expiry != enforcement.KeepExpired {
+		s.Expiry = string(g.reservation.expiry)
+	}
 	if g.grant > 0 && a == enforcement.FixedWindow {
-		s.Steps = append(s.Steps, wireStep{Op: "grant", Units: g.grant, TTL: g.duration.Milliseconds()})
+		s.Steps = append(s.Steps, wireStep{Op: opGrant, Units: g.grant, TTL: g.duration.Milliseconds()})
 	}
 	var peeks []int64
 	if withLooks {
 		peeks = g.looks()
 	}
-	for _, arrived := range g.arrivals {
-		for len(peeks) > 0 && peeks[0] <= arrived.at {
-			s.Steps = append(s.Steps, wireStep{At: peeks[0], Op: "peek"})
+	calls := g.calls()
+	for i := range calls {
+		c := &calls[i]
+		for len(peeks) > 0 && peeks[0] <= c.at {
+			s.Steps = append(s.Steps, wireStep{At: peeks[0], Op: opPeek})
 			peeks = peeks[1:]
 		}
-		step := wireStep{At: arrived.at}
-		if g.cost != 1 {
-			step.Cost = &g.cost
-		}
-		if arrived.n > 1 {
-			step.Repeat = arrived.n
-		}
-		if a == enforcement.Concurrency {
-			step.TTL = g.hold.Milliseconds()
-		}
-		s.Steps = append(s.Steps, step)
+		s.Steps = append(s.Steps, g.step(c, a))
 	}
 	for _, at := range peeks {
-		s.Steps = append(s.Steps, wireStep{At: at, Op: "peek"})
+		s.Steps = append(s.Steps, wireStep{At: at, Op: opPeek})
 	}
 	return s
 }
@@ -98,20 +97,6 @@ func (g *playForm) looks() []int64 {
 	return slices.Compact(at)
 }
 
-// A played is the result of the simulation for one algorithm.
-type played struct {
-	limit   enforcement.Limit
-	answers []playedAnswer // by arrival
-	left    []views.LanePoint
-}
-
-type playedAnswer struct {
-	arrival
-	allowed, remaining, reset int64  // allowed are the requests within the limit
-	delay                     int64  // longest delay of the allowed requests, in milliseconds
-	retry                     *int64 // nil: never
-}
-
 // play runs the simulation for one algorithm.
 func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) (*played, error) {
 	scenario := g.scenario(a, true)
@@ -129,8 +114,8 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 			field = "times"
 		}
 		return nil, problem.At("/"+field,
-			"arrive at %s different instants, which is too many for one simulation: use fewer requests or a shorter duration",
-			views.Count(int64(len(g.arrivals))).Exact)
+			"make %s steps, which is too many for one simulation: use fewer requests or a shorter duration",
+			views.Count(int64(len(scenario.Steps))).Exact)
 	}
 	line, err := w.cfg.Simulate(ctx, text)
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Malformed {
@@ -142,57 +127,32 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 		return nil, err
 	}
 	var answer struct {
-		Steps []struct {
-			At      int64 `json:"at_ms"`
-			Allowed int64 `json:"allowed_count"`
-			Over    int64 `json:"over_count"`
-			Delay   int64 `json:"delay_ms"`
-			Limits  []struct {
-				Remaining int64  `json:"remaining"`
-				Reset     int64  `json:"reset_after_ms"`
-				Retry     *int64 `json:"retry_after_ms"`
-			} `json:"limits"`
-		} `json:"steps"`
+		Steps []stepAnswer `json:"steps"`
 	}
 	if err := json.Unmarshal(line, &answer); err != nil {
 		return nil, fmt.Errorf("read the answer of a simulation: %w", err)
 	}
-	p, asked := &played{limit: g.limit(a)}, 0
 	if len(answer.Steps) != len(scenario.Steps) {
 		return nil, fmt.Errorf("a simulation answered %d of %d steps", len(answer.Steps), len(scenario.Steps))
 	}
-	for i, step := range answer.Steps {
-		if scenario.Steps[i].Op == "grant" {
+	p, calls := newPlayed(g, a), g.calls()
+	for i := range answer.Steps {
+		step := &answer.Steps[i]
+		switch op := scenario.Steps[i].Op; {
+		case op == opGrant:
 			continue
-		}
-		if len(step.Limits) == 0 {
+		case len(step.Limits) == 0 && !step.Replayed:
 			return nil, fmt.Errorf("a simulation answered step %d without its limit", i)
+		case !step.Replayed: // the answer to a repetition has what was left before
+			p.left = append(p.left, views.LanePoint{At: step.At, Left: step.Limits[0].Remaining})
 		}
-		l := step.Limits[0]
-		p.left = append(p.left, views.LanePoint{At: step.At, Left: l.Remaining})
-		if scenario.Steps[i].Op == "peek" {
-			continue
+		if scenario.Steps[i].Op != opPeek {
+			p.add(&calls[0], step)
+			calls = calls[1:]
 		}
-		within := step.Allowed - step.Over
-		if step.Over > 0 {
-			step.Delay = 0 // the request is over the limit, and its delay is not that of an allowed one
-		}
-		delay := p.delay(g, asked, within, step.Delay, l.Reset)
-		p.answers = append(p.answers, playedAnswer{g.arrivals[asked], within, l.Remaining, l.Reset, delay, l.Retry})
-		asked++
 	}
+	p.end()
 	return p, nil
-}
-
-// delay returns the longest delay of the allowed requests of arrival i. told is the delay of its last
-// request, if that request was allowed. If it was denied, delay computes the result for a leaky
-// bucket: its queue drains in reset milliseconds, and the last allowed request waits for all requests
-// before it.
-func (p *played) delay(g *playForm, i int, allowed, told, reset int64) int64 {
-	if p.limit.Algorithm != enforcement.LeakyBucket || allowed == 0 || allowed == g.arrivals[i].n {
-		return told
-	}
-	return max(0, reset-g.cost*g.window.Milliseconds()/max(g.quota, 1))
 }
 
 // scenarios returns the input of headgate simulate for all selected algorithms.
@@ -248,18 +208,14 @@ func (p *played) lane(g *playForm) views.Lane {
 	for _, a := range p.answers {
 		d := views.LaneMark{At: a.at, Allowed: a.allowed, Denied: a.n - a.allowed, Left: a.remaining}
 		if d.Denied > 0 {
-			d.Again = "never"
-			if a.retry != nil {
-				d.Again = lengthWords(*a.retry)
-			}
+			d.Again = passesIn(a.retry)
 		}
-		if a.delay > 0 {
-			d.Waits = lengthWords(a.delay)
-		}
+		d.Waits = waits(a.delay)
 		v.Marks = append(v.Marks, d)
 		v.Allowed += d.Allowed
 		v.Denied += d.Denied
 	}
+	v.Calls, v.Repeated = p.calls, p.repeated
 	v.Run, v.RunAt = p.longestRun()
 	v.Most, v.MostFrom = p.most(g)
 	v.Limit = web.JSONText(p.limit)
@@ -294,13 +250,13 @@ func (p *played) most(g *playForm) (most, from int64) {
 	window, units, last := g.window.Milliseconds(), int64(0), 0
 	for i := range p.answers {
 		for last < len(p.answers) && p.answers[last].at < p.answers[i].at+window {
-			units += p.answers[last].allowed * g.cost
+			units += p.answers[last].units(g)
 			last++
 		}
 		if p.answers[i].allowed > 0 && units > most {
 			most, from = units, p.answers[i].at
 		}
-		units -= p.answers[i].allowed * g.cost
+		units -= p.answers[i].units(g)
 	}
 	return most, from
 }
@@ -320,6 +276,7 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 		parts = append(parts, fmt.Sprintf("%s %s of %s requests, the first at %s%s.", v.Words.Verb, count(v.Denied),
 			count(v.Allowed+v.Denied), lengthWords(p.answers[first].at), delayed(g)))
 	}
+	parts = append(parts, p.ends()...)
 	switch {
 	case v.Most > g.quota && g.quota > 0:
 		parts = append(parts, fmt.Sprintf("%s %s %s in the %s from %s: %s times the quota of %s%s.", v.Words.Passes,
@@ -354,7 +311,7 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 			v.Words.One, lengthWords(a.reset), lengthWords(*a.retry)))
 	default:
 		parts = append(parts, fmt.Sprintf("It starts with %s and gains one every %s: of the %s %s that pass, it gained %s.",
-			count(v.Holds), views.Elapsed(perUnit(p.limit)), count(v.Allowed*g.cost), units, count(max(0, v.Allowed*g.cost-v.Holds))))
+			count(v.Holds), views.Elapsed(perUnit(p.limit)), count(p.units(g)), units, count(max(0, p.units(g)-v.Holds))))
 	}
 	return strings.Join(parts, " ")
 }

@@ -19,8 +19,12 @@ type Playground struct {
 	// The traffic.
 	Pattern                                      Select
 	Requests, Every, Seed, Cost, Duration, Times Input
-	Examples                                     []Tab
-	Said                                         string // the pattern, in a sentence
+	// Reservations, and requests that are sent again.
+	Request, Finish, Expiry, Again                  Select
+	Life, Extend, FinishAfter, RealCost, AgainAfter Input
+	CallsOpen                                       bool // the form shows these fields
+	Examples                                        []Tab
+	Said                                            string // the pattern, in a sentence
 	// Lanes are the results of the simulations. They are empty if the form has faults.
 	Lanes []Lane
 	// Command is a shell command that simulates the same traffic. It is "" if the command is too
@@ -56,6 +60,8 @@ type Lane struct {
 	Most, MostFrom int64
 	Marks          []LaneMark  // by time
 	Queues         bool        // allowed requests wait; the marks have Waits
+	Calls          []LaneCall  // by time; empty if requests have no numbers
+	Repeated       int64       // requests that got the answer of an earlier one
 	Points         []LanePoint // the remaining units, by time
 }
 
@@ -64,6 +70,14 @@ type LaneMark struct {
 	At, Allowed, Denied, Left int64
 	Again                     string // time until the next request would be allowed; "" if all were allowed
 	Waits                     string // longest delay of the allowed requests; "" if none waits
+}
+
+// A LaneCall is a request with a number, its repetition, or what happens to its reservation.
+type LaneCall struct {
+	At           int64
+	Call, Answer string
+	Left         int64  // -1: the answer does not have it
+	Again, Waits string // as in LaneMark
 }
 
 // A LanePoint has the number of units that are left at a time.
@@ -112,6 +126,9 @@ func (l *Lane) dense() bool {
 // columns returns the names of the columns of the table, except the first column.
 func (l *Lane) columns() []string {
 	names := []string{l.Words.PassedColumn, l.Words.DidColumn, "Left", "Next one passes in"}
+	if len(l.Calls) > 0 {
+		names = []string{"Left", "Next one passes in"}
+	}
 	if l.Queues {
 		names = append(names, "Allowed ones wait up to")
 	}
@@ -276,6 +293,17 @@ func (l *Lane) rows() []LaneMark {
 	return list
 }
 
+// shownCalls returns the calls that the table has.
+func (l *Lane) shownCalls() []LaneCall { return l.Calls[:min(len(l.Calls), laneRows)] }
+
+// leftAfter returns the number of units that were left after the call.
+func (c *LaneCall) leftAfter() string {
+	if c.Left < 0 {
+		return ""
+	}
+	return Count(c.Left).Exact
+}
+
 // tone returns "over" if more units than the quota were allowed within the length of one window.
 func (l *Lane) tone() string {
 	if l.Most > l.Quota {
@@ -291,6 +319,12 @@ func exact(f float64) string {
 
 // rowsCaption is the caption of the table of a lane.
 func (l *Lane) rowsCaption() string {
+	switch {
+	case len(l.Calls) > laneRows:
+		return "The first " + Count(laneRows).Exact + " of " + Count(int64(len(l.Calls))).Exact + " calls."
+	case len(l.Calls) > 0:
+		return "Each call."
+	}
 	if len(l.rows()) != len(l.Marks) {
 		return "Totals for each part of the duration, which has " + Count(int64(len(l.Marks))).Exact + " instants."
 	}

@@ -1,0 +1,252 @@
+package playground
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/web/views"
+)
+
+// The operations of the steps of a scenario that the playground plays.
+const (
+	opCheck    = "check"
+	opPeek     = "peek"
+	opGrant    = "grant"
+	opReserve  = "reserve"
+	opSettle   = "settle"
+	opExtend   = "extend"
+	opGiveBack = "give_back"
+)
+
+// The values of the field request: what a request does with its cost.
+const (
+	charges  = "charge"
+	reserves = "reserve"
+)
+
+// The values of the field again: how a request is sent a second time.
+const (
+	never      = "never"
+	withKey    = "key"
+	withoutKey = "no_key"
+)
+
+var requestOptions = []views.Option{
+	{Value: charges, Label: "Charges its cost"},
+	{Value: reserves, Label: "Reserves its cost"},
+}
+
+var finishOptions = []views.Option{
+	{Value: opSettle, Label: "Is settled"},
+	{Value: opGiveBack, Label: "Is given back"},
+}
+
+var expiryOptions = []views.Option{
+	{Value: string(enforcement.KeepExpired), Label: "Keeps its cost"},
+	{Value: string(enforcement.RefundExpired), Label: "Gives it back"},
+}
+
+var againOptions = []views.Option{
+	{Value: never, Label: "Never"},
+	{Value: withKey, Label: "With an idempotency key"},
+	{Value: withoutKey, Label: "Without a key"},
+}
+
+// A reservationForm has the fields about the reservation that each request makes.
+type reservationForm struct {
+	made   bool // requests make reservations
+	life   time.Duration
+	extend time.Duration // after which it is extended by life; 0: never
+	finish string        // opSettle or OpGiveBack
+	after  time.Duration // after which finish happens; 0: never
+	cost   *int64        // with which it is settled; nil: the estimate
+	expiry enforcement.ReservationExpiry
+}
+
+// A repetitionForm has the fields about a second sending of each request.
+type repetitionForm struct {
+	how   string // never, withKey or withoutKey
+	after time.Duration
+}
+
+// callFields are the fields about reservations and repetitions. Those from lifeField on are only for
+// reservations.
+var callFields = []string{
+	"request", "again", "again_after", "ttl", "extend_after", "finish", "finish_after", "real_cost", "reservation_expiry",
+}
+
+const lifeField = 3
+
+// readReservation reads the fields about reservations.
+func (g *playForm) readReservation() {
+	r := &g.reservation
+	r.made = g.oneOf("request", requestOptions) == reserves
+	r.life = g.length("ttl")
+	if least, most := enforcement.MinReservationLife, enforcement.MaxReservationLife; r.life != 0 && (r.life < least || r.life > most) {
+		g.faults.Add("/ttl", "must be from %s to %s", views.Elapsed(least), views.Elapsed(most))
+	}
+	r.extend, r.after = g.optionalLength("extend_after"), g.optionalLength("finish_after")
+	r.finish = g.oneOf("finish", finishOptions)
+	r.expiry = enforcement.ReservationExpiry(g.oneOf("reservation_expiry", expiryOptions))
+	if g.text["real_cost"] != "" {
+		cost := g.number("real_cost", 0, enforcement.MaxCost)
+		r.cost = &cost
+	}
+	for _, field := range callFields[lifeField:] {
+		if !r.made && g.text[field] != playDefaults[field] {
+			g.faults.Add("/"+field, "is for requests that reserve their cost")
+		}
+	}
+	switch {
+	case r.cost != nil && (r.finish != opSettle || r.after == 0):
+		g.faults.Add("/real_cost", "must be empty, unless reservations are settled")
+	case r.made && g.hold > 0:
+		g.faults.Add("/hold", "must be empty, because a place is held until the reservation ends")
+	}
+}
+
+// readRepetition reads the fields about a second sending.
+func (g *playForm) readRepetition() {
+	g.again.how, g.again.after = g.oneOf("again", againOptions), g.length("again_after")
+	if g.again.how == never && g.text["again_after"] != playDefaults["again_after"] {
+		g.faults.Add("/again_after", "is for requests that are sent again")
+	}
+}
+
+// oneOf returns the value of a field with options.
+func (g *playForm) oneOf(field string, options []views.Option) string {
+	value := g.text[field]
+	if !slices.ContainsFunc(options, func(o views.Option) bool { return o.Value == value }) {
+		g.faults.Add("/"+field, "must be one of the list")
+	}
+	return value
+}
+
+// optionalLength is like length. An empty field stands for 0.
+func (g *playForm) optionalLength(field string) time.Duration {
+	if g.text[field] == "" {
+		return 0
+	}
+	return g.length(field)
+}
+
+// callsForm fills in the fields about reservations and repetitions.
+func (g *playForm) callsForm(v *views.Playground) {
+	in := func(name, label, hint string) views.Input {
+		return views.OptionalInput(name, label, g.text[name], hint)
+	}
+	pick := func(name, label string, options []views.Option) views.Select {
+		return views.Select{Name: name, Label: label, Value: g.text[name], Options: options}
+	}
+	v.Request = pick("request", "Each request", requestOptions)
+	v.Life = in("ttl", "A reservation ends after", "1s to 24h, if nothing ends it before.")
+	v.Extend = in("extend_after", "It is extended after", "Then it ends that much later. Empty: never.")
+	v.Finish, v.FinishAfter = pick("finish", "At its end it", finishOptions), in("finish_after", "After", "Empty: never.")
+	v.RealCost = in("real_cost", "Real cost", "With which it is settled. Empty: the estimate.")
+	v.Expiry = pick("reservation_expiry", "If nothing ends it, it", expiryOptions)
+	v.Again, v.AgainAfter = pick("again", "Each request is sent again", againOptions), in("again_after", "Again after", "")
+	for _, field := range callFields {
+		v.CallsOpen = v.CallsOpen || g.text[field] != playDefaults[field]
+	}
+}
+
+// A call is one step of the traffic: requests that arrive at the same time, a request that is sent
+// again, or what happens to a reservation.
+type call struct {
+	at     int64 // milliseconds from the start
+	op     string
+	n      int64 // requests
+	number int   // of the request, from 1; 0 if requests have no numbers
+	again  bool
+}
+
+// numbered reports whether each request is a call of its own with a number.
+func (g *playForm) numbered() bool { return g.reservation.made || g.again.how != never }
+
+// calls returns the calls of the traffic by their time. Calls after the duration are not played.
+func (g *playForm) calls() (list []call) {
+	if !g.numbered() {
+		for _, a := range g.arrivals {
+			list = append(list, call{at: a.at, op: opCheck, n: a.n})
+		}
+		return list
+	}
+	number, first := 0, call{op: opCheck, n: 1}
+	if g.reservation.made {
+		first.op = opReserve
+	}
+	for _, a := range g.arrivals {
+		for range a.n {
+			number++
+			first.at, first.number = a.at, number
+			list = append(list, first)
+			if g.again.how != never {
+				again := first
+				again.at, again.again = a.at+g.again.after.Milliseconds(), true
+				list = append(list, again)
+			}
+			list = append(list, g.reservation.changes(first)...)
+		}
+	}
+	list = slices.DeleteFunc(list, func(c call) bool { return c.at >= g.duration.Milliseconds() })
+	slices.SortStableFunc(list, func(a, b call) int { return int(a.at - b.at) })
+	return list
+}
+
+// changes returns the calls that change the reservation that the call first makes.
+func (r *reservationForm) changes(first call) (list []call) {
+	if !r.made {
+		return nil
+	}
+	if r.extend > 0 {
+		list = append(list, call{at: first.at + r.extend.Milliseconds(), op: opExtend, number: first.number})
+	}
+	if r.after > 0 {
+		list = append(list, call{at: first.at + r.after.Milliseconds(), op: r.finish, number: first.number})
+	}
+	return list
+}
+
+// request reports whether the call is a request, and no change of a reservation.
+func (c *call) request() bool { return c.op == opCheck || c.op == opReserve }
+
+// step returns the step of a scenario that plays the call on the algorithm a.
+func (g *playForm) step(c *call, a enforcement.Algorithm) wireStep {
+	s := wireStep{At: c.at}
+	if c.op != opCheck {
+		s.Op = c.op
+	}
+	if c.request() && g.cost != 1 {
+		s.Cost = &g.cost
+	}
+	if c.n > 1 {
+		s.Repeat = c.n
+	}
+	switch {
+	case g.reservation.made:
+		s.Reservation = g.reservationID(c)
+	case g.again.how == withKey:
+		s.IdempotencyKey = "k" + strconv.Itoa(c.number)
+	}
+	switch {
+	case c.op == opReserve, c.op == opExtend:
+		s.TTL = g.reservation.life.Milliseconds()
+	case c.op == opSettle:
+		s.Cost = g.reservation.cost
+	case c.op == opCheck && a == enforcement.Concurrency:
+		s.TTL = g.hold.Milliseconds()
+	}
+	return s
+}
+
+// reservationID returns the ID of the reservation that the call makes or changes. A request that is
+// sent again without a key makes another reservation.
+func (g *playForm) reservationID(c *call) string {
+	id := "r" + strconv.Itoa(c.number)
+	if c.again && g.again.how == withoutKey {
+		id += "-again"
+	}
+	return id
+}
