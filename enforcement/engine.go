@@ -166,19 +166,20 @@ type hashedPartition struct {
 // An item is one check of a call, with its decision and the state of its processing.
 type item struct {
 	BatchItem
-	enforced       span     // in call.charges
-	soft, shadow   span     // in call.charges
-	first          int      // index in call.charges of the first charge of the item's request
-	request        int      // index in call.requests; only valid if asks is true
-	lease          Lease    // of the request
-	now            int64    // copy of call.now; set only if the subject has exceptions
-	overridesUntil int64    // the first end of the overrides in force on enforced limits; 0: none
-	denied         bool     // denied without the limiter: the item has no charges
-	classes        classSet // classes of the policies that may apply
-	blocked        bool     // the key is blocked; the limiter only computes RetryAfter
-	keyed          bool     // the check has an idempotency key
-	keyCharged     bool     // the first charge of the request is on the counter of new records; see chargeKey
-	unrecorded     bool     // the decision is not recorded: the caller left before, or the check repeats a used idempotency key
+	enforced       span       // in call.charges
+	soft, shadow   span       // in call.charges
+	first          int        // index in call.charges of the first charge of the item's request
+	request        int        // index in call.requests; only valid if asks is true
+	lease          Lease      // of the request
+	now            int64      // copy of call.now; set only if the subject has exceptions
+	overridesUntil int64      // the first end of the overrides in force on enforced limits; 0: none
+	denied         bool       // denied without the limiter: the item has no charges
+	classes        classSet   // classes of the policies that may apply
+	blocked        bool       // the key is blocked; the limiter only computes RetryAfter
+	keyed          bool       // the check has an idempotency key
+	keyCharged     bool       // the first charge of the request is on the counter of new records; see chargeKey
+	localKey       *outageKey // set if the local limiter stored a record of the key; recordAdmitted reads it
+	unrecorded     bool       // the decision is not recorded: the caller left before, or the check repeats a used idempotency key
 }
 
 // A span is the range of the indexes i with from <= i < to.
@@ -293,6 +294,9 @@ func (e *Engine) take(ctx context.Context, w *call) {
 			w.outcomes[i].Verdict, w.outcomes[i].Err = Failed, err
 		}
 		return
+	}
+	if e.outage != nil && e.outage.keysHeld.Load() > 0 {
+		e.storeKeysOf(ctx, w.requests)
 	}
 	takeFrom(ctx, e.limiter, w.requests, w.outcomes)
 }

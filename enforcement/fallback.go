@@ -180,9 +180,14 @@ func (e *Engine) takeLocal(ctx context.Context, w *call, request Request, items 
 	// the shared limiter did not decide.
 	takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
 	o := &outcomes[0]
-	if markRepeated(items, o) && len(o.Charges) == 0 {
+	switch repeated := markRepeated(items, o); {
+	case repeated && len(o.Charges) == 0:
 		dropLimits(items)
 		return o.Units
+	case repeated:
+		metersAt(request.Charges, items[0].Subject.Calendar, o.At)
+	case o.Verdict == Granted && items[0].keyed:
+		items[0].localKey = newOutageKey(items[0].Subject, &request)
 	}
 	anyDenied := false
 	for i, part := range spans {

@@ -172,10 +172,15 @@ func appendCharge(b []byte, c *Charge) []byte {
 	b = binary.LittleEndian.AppendUint32(b, c.Key.Cell)
 	b = append(b, c.Key.Partition[:]...)
 	b = append(b, byte(m.Algorithm), byte(m.Anchor), byte(m.Period))
-	for _, n := range [...]int64{
-		c.Rev, c.Cost, int64(c.Group), m.Quota, m.Window, m.Capacity, m.Queue, m.P, m.Q, m.Edges[0], m.Edges[1], m.Edges[2],
-	} {
+	for _, n := range [...]int64{c.Rev, c.Cost, int64(c.Group), m.Quota, m.Window, m.Capacity, m.Queue, m.P, m.Q} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	}
+	if m.Period != NoPeriod && !m.IsGrant() { // the edges are those at the time of the call, and a repetition comes later
+		b = appendText(append(b, byte(m.Calendar.AnchorDay)), m.Calendar.Zone.String())
+	} else {
+		for _, edge := range m.Edges {
+			b = binary.LittleEndian.AppendUint64(b, uint64(edge))
+		}
 	}
 	if m.Rollover > 0 {
 		b = binary.LittleEndian.AppendUint64(b, uint64(m.Rollover))
@@ -204,12 +209,22 @@ func (w *call) repeated(items []item, o *Outcome, base int) bool {
 			d.Missing, d.Policy, d.List, d.Block = "", "", nil, nil
 		}
 		if d.At = o.At; len(o.Charges) > 0 {
+			metersAt(w.charges[it.enforced.from:it.shadow.to], it.Subject.Calendar, o.At)
 			w.fillLimits(it, o, base)
 		} else {
+			d.nameLease(&it.lease)
 			d.Limits = d.Limits[:0]
 		}
 	}
 	return true
+}
+
+// metersAt replaces the meters of charges on calendar windows by those at the time at. A repetition can
+// come in a later window than the first decision, whose states are of the earlier one.
+func metersAt(charges []Charge, c *Calendar, at int64) {
+	for i := range charges {
+		charges[i].Meter = charges[i].Meter.In(c, at)
+	}
 }
 
 // markRepeated marks the items of an outcome as repeated or, if the verdict is Reused, as not decided. It returns

@@ -435,3 +435,34 @@ func TestIdempotentAtomicBatch(t *testing.T) {
 		t.Errorf("recorded %v", *w.heard)
 	}
 }
+
+// A repetition after the middle or the end of a calendar window has the limits of the first decision.
+func TestIdempotencyAcrossCalendarWindows(t *testing.T) {
+	t.Parallel()
+	berlin, err := enforcement.NewCalendar("Europe/Berlin", 15)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, period := range []enforcement.Period{enforcement.Day, enforcement.Week, enforcement.Month, enforcement.Quarter, enforcement.Year} {
+		w := newIdempotent(t, enforcement.Config{})
+		l := enforcement.Limit{Name: "l", Algorithm: enforcement.FixedWindow, Quota: 5, Window: period.Longest(), Period: period, Anchor: period.DefaultAnchor()}
+		w.s = subject(t, enforcement.RuleSpec{Policy: "p", Path: "/a", Limits: []enforcement.RuleLimit{{Limit: l, Cell: 1, Meter: l.Compile(1)}}})
+		w.s.Calendar = berlin
+		start, end := berlin.Window(period, time.Monday, time.UnixMicro(w.clock.Now()))
+		for _, at := range []time.Time{start.Add(end.Sub(start) / 2), end} {
+			w.clock.Set(at.Add(-time.Minute).UnixMicro())
+			check := keyed(at.String(), asked("", "/a"))
+			first := decide(w.engine, w.s, check)
+			w.clock.Set(at.Add(time.Minute).UnixMicro())
+			again := decide(w.engine, w.s, check)
+			if result(again) != "replayed "+result(first) || len(again.Limits) != 1 {
+				t.Errorf("%s at %s: %s, then %s", period, at, result(first), result(again))
+			}
+		}
+		// Another calendar is another limit.
+		w.s.Calendar = nil
+		if d := decide(w.engine, w.s, keyed(end.String(), asked("", "/a"))); d.Idempotency != enforcement.Replayed || len(d.Limits) != 0 {
+			t.Errorf("%s in another zone: %s", period, result(d))
+		}
+	}
+}

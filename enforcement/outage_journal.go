@@ -25,7 +25,9 @@ type outageJournal struct {
 	mu      sync.Mutex
 	entries map[Key]*outageEntry
 	leases  map[leaseKey]outageLease // leases of concurrency limits, for which entries has no entry
+	keys    map[Key]*outageKey       // idempotency keys of admitted checks, by the keys of their records
 
+	keysHeld         atomic.Int64 // len(keys)
 	charged, dropped atomic.Int64
 }
 
@@ -39,7 +41,8 @@ type outageEntry struct {
 
 // An OutageJournalState describes the outage journal of an Engine.
 type OutageJournalState struct {
-	// Keys is the number of counters and leases that must still be charged.
+	// Keys is the number of counters and leases that must still be charged, and of idempotency keys that
+	// must still be stored.
 	Keys int
 	// Charged is the number of admitted units that were charged after an outage. Dropped is the
 	// number of admitted units that will not be charged, because the journal was full or the
@@ -60,7 +63,7 @@ const (
 
 func newOutageJournal(most int, now func() int64) *outageJournal {
 	return &outageJournal{
-		most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}, leases: map[leaseKey]outageLease{},
+		most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}, leases: map[leaseKey]outageLease{}, keys: map[Key]*outageKey{},
 	}
 }
 
@@ -69,7 +72,7 @@ func newOutageJournal(most int, now func() int64) *outageJournal {
 func (j *outageJournal) entry(s *Subject, c *Charge) *outageEntry {
 	e := j.entries[c.Key]
 	if e == nil {
-		if len(j.entries)+len(j.leases) >= j.most {
+		if j.full() {
 			return nil
 		}
 		e = &outageEntry{}
@@ -174,8 +177,11 @@ func (j *outageJournal) restore(key Key, e *outageEntry, owed int64) {
 func (j *outageJournal) len() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.entries) + len(j.leases)
+	return len(j.entries) + len(j.leases) + len(j.keys)
 }
+
+// full reports whether the journal has no place for a further entry, lease or key. The caller holds j.mu.
+func (j *outageJournal) full() bool { return len(j.entries)+len(j.leases)+len(j.keys) >= j.most }
 
 // OutageJournal returns the state of the journal.
 func (e *Engine) OutageJournal() OutageJournalState {
@@ -211,6 +217,9 @@ func (e *Engine) RunOutageJournal(ctx context.Context) error {
 // first charge that the limiter does not decide. It returns false if entries are left.
 func (e *Engine) chargeOutageJournal() bool {
 	j := e.outage
+	if !e.storeOutageKeys() { // before the charges, so that a repetition does not add to them
+		return false
+	}
 	for {
 		keys, entries, owed := j.take()
 		if len(keys) == 0 {
@@ -252,6 +261,7 @@ func (e *Engine) recordAdmitted(w *call, items []item, o *Outcome) {
 	if e.outage == nil || !o.Verdict.notCharged() || errors.Is(o.Err, ErrLeft) {
 		return
 	}
+	e.outage.admitKey(&items[0])
 	for i := range items {
 		it := &items[i]
 		if !it.Decision.Allowed || it.Check.Mode == Peek || it.unrecorded || it.blocked {

@@ -28,7 +28,7 @@ func (j *outageJournal) admitLease(s *Subject, c *Charge, l *Lease) {
 	until, key := j.now()+ttl, leaseKey{c.Key, l.ID}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if _, known := j.leases[key]; !known && len(j.leases)+len(j.entries) >= j.most {
+	if _, known := j.leases[key]; !known && j.full() {
 		j.dropped.Add(c.Cost)
 		return
 	}
