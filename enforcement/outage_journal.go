@@ -63,7 +63,8 @@ const (
 
 func newOutageJournal(most int, now func() int64) *outageJournal {
 	return &outageJournal{
-		most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}, leases: map[leaseKey]outageLease{}, keys: map[Key]*outageKey{},
+		most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}, leases: map[leaseKey]outageLease{},
+		keys: map[Key]*outageKey{},
 	}
 }
 
