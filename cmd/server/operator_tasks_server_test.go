@@ -60,6 +60,7 @@ func (n *newcomer) keep(name string) {
 // place is a script that returns the middle of the visible link, button, label or summary with a name, or what covers it. A
 // name that begins with the words is taken if no name is equal.
 const place = `((words) => {
+	if (document.readyState !== "complete") return { fault: "the page is being loaded" };
 	const name = (e) => (e.getAttribute("aria-label") ?? e.innerText ?? "").replace(/\s+/g, " ").trim();
 	const all = ["main :is(a, button, summary, label)", "a, button, summary, label"].flatMap((where) => [...document.querySelectorAll(where)])
 		.filter((e) => e.checkVisibility({ checkVisibilityCSS: true, checkOpacity: true }) && e.getClientRects().length && !e.closest("[inert]"));
@@ -82,9 +83,10 @@ func (n *newcomer) click(words, then string) {
 	n.t.Helper()
 	var at spot
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		before := at
 		found, err := ask[spot](n, fmt.Sprintf("%s(%q)", place, words)) // a page is being loaded, or a live page draws a part again
-		if at = found; err == nil && at.Fault == "" {
-			break
+		if at = found; err == nil && at.Fault == "" && at == before {
+			break // it stands still, as it does for a person
 		}
 	}
 	if at.Fault != "" {

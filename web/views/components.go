@@ -98,6 +98,9 @@ type Table struct {
 	// Actions adds a column that has links for changing each row.
 	Actions    bool
 	Attributes templ.Attributes
+	// Scrolls is set if the table is in an element that scrolls. Then the button that saves the table is after that
+	// element, and the caller draws it.
+	Scrolls bool
 }
 
 // A Card is a part of a page with a border. If it has a title or a label, screen readers list

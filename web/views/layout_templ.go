@@ -558,7 +558,7 @@ func sidebar(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "</div><button class=\"jump\" type=\"button\" data-open=\"palette\" hidden>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "</div><button class=\"jump\" type=\"button\" data-open=\"palette\" hidden data-keep-space>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -255,10 +255,8 @@
       this.figure = this.closest("figure");
       this.table = () => this.figure.querySelector("table");
       if (!this.table() || !window.uPlot) return;
-      this.legend = document.createElement("p");
-      this.legend.className = "legend";
-      this.plot = document.createElement("div");
-      this.plot.className = "plot";
+      this.legend = this.querySelector(".legend");
+      this.plot = this.querySelector(".plot");
       this.plot.tabIndex = 0;
       this.plot.setAttribute("role", "application");
       this.plot.setAttribute("aria-roledescription", "chart");
@@ -266,7 +264,8 @@
       this.aloud.className = "hidden";
       this.aloud.setAttribute("role", "status");
       this.marks = new Marks(this);
-      this.append(this.legend, this.marks.bar, this.plot, this.aloud);
+      this.plot.before(this.marks.bar);
+      this.append(this.aloud);
       this.off = new Set();
       this.plot.addEventListener("keydown", (event) => this.press(event));
       this.plot.addEventListener("blur", () => this.leave());

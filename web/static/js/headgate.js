@@ -159,17 +159,15 @@
     return time && time.textContent.trim() === part.textContent.trim() ? time.dateTime : part.innerText.trim().replace(/\s+/g, " ");
   }
   function readyTables() {
-    for (const table of all("main table.stack, main table.data, main table.rank")) {
-      const place = table.closest(".scroll") ?? table.closest("[sse-swap]") ?? table;
-      if (place.nextElementSibling?.matches("[data-csv]")) continue;
-      const button = Object.assign(document.createElement("button"), { type: "button", className: "button button-quiet button-small csv", textContent: "CSV" });
+    for (const place of all("[data-csv-of]:empty")) {
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "button button-quiet button-small", textContent: "CSV" });
       button.dataset.csv = "";
-      button.setAttribute("aria-label", `Save the table as CSV: ${table.caption?.textContent.trim() ?? document.title}`);
-      place.after(button);
+      button.setAttribute("aria-label", `Save the table as CSV: ${place.dataset.csvOf}`);
+      place.append(button);
     }
   }
   function saveTable(button) {
-    const place = button.previousElementSibling;
+    const place = button.parentElement.previousElementSibling;
     const table = place.matches("table") ? place : one("table", place);
     const lines = [...table.rows].map((row) => [...row.cells].map((part) => quote(cell(textOf(part)))).join(","));
     const link = document.createElement("a");
@@ -245,8 +243,9 @@
   // also waits while a person reads the list: the pointer or the focus is on the list or its
   // button, or the page is scrolled. Such a list also waits while more than pace rows come in
   // span milliseconds, because rows that move so fast cannot be read. While a list waits, the
-  // page does not say that it is live. Opened elements stay open, and the focused element keeps
-  // the focus.
+  // page does not say that it is live. A part also waits while the pointer is on a control that the
+  // part would replace or move, or approaches one. Opened elements stay open, and the focused element
+  // keeps the focus.
   const held = new Map();
   const places = new WeakMap();
   const reads = ({ parentElement: list }) => list.matches(":hover") || list.contains(document.activeElement) || scrollY > 8;
@@ -255,13 +254,39 @@
   const arrivals = new Map();
   const recent = (place) => (arrivals.get(place) ?? []).filter((at) => Date.now() - at < span);
   const fast = (place) => rowsOf(place).length > 0 && recent(place).length > pace;
-  const busy = (place) => place.matches(":active") || (place.hasAttribute("data-hold") && (reads(place) || fast(place)));
+  const busy = (place, data) =>
+    place.matches(":active") || (place.hasAttribute("data-hold") && (reads(place) || fast(place))) || takesClick(place, data);
+
+  // Reports whether new content of a part would take a click that is meant for something else.
+  let pointer = { at: -Infinity, y: 0 };
+  document.addEventListener("pointermove", (event) => (pointer = { at: event.timeStamp, y: event.clientY }));
+  function takesClick(place, data) {
+    if (!place.checkVisibility()) return false;
+    const control = one("[data-live] :is(a, button, summary, input, select, textarea, label):hover");
+    if (control && place.contains(control)) return true;
+    const follows = control && place.compareDocumentPosition(control) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const comes = performance.now() - pointer.at < 500 && pointer.y > place.getBoundingClientRect().top;
+    return Boolean(follows || comes) && heightWith(place, data) !== place.offsetHeight;
+  }
+  function heightWith(place, data) {
+    const probe = place.cloneNode(false);
+    probe.removeAttribute("id");
+    probe.innerHTML = data;
+    keepOpen(probe, openIn(place));
+    probe.style.cssText = `position: absolute; visibility: hidden; width: ${place.getBoundingClientRect().width}px`;
+    place.after(probe);
+    const height = probe.offsetHeight;
+    probe.remove();
+    return height;
+  }
+  const openIn = (place) => all("summary", place).map((summary) => summary.parentElement.open);
+  const keepOpen = (place, open = []) => all("summary", place).forEach((summary, i) => (summary.parentElement.open = open[i] ?? false));
   const showHeld = () => document.documentElement.toggleAttribute("data-held", [...held.keys()].some((place) => place.hasAttribute("data-hold")));
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     const place = event.target;
     const rows = place.hasAttribute("data-hold") ? rowsOf(new DOMParser().parseFromString(event.detail.data, "text/html")) : [];
     arrive(place, rows);
-    if (busy(place)) {
+    if (busy(place, event.detail.data)) {
       held.set(place, event.detail.data);
       count(place, rows);
       showHeld();
@@ -301,19 +326,17 @@
   }
   document.addEventListener("htmx:sseMessage", (event) => restore(event.target));
   function remember(place) {
-    const summaries = all("summary", place);
-    places.set(place, { open: summaries.map((summary) => summary.parentElement.open), focus: summaries.indexOf(document.activeElement) });
+    places.set(place, { open: openIn(place), focus: all("summary", place).indexOf(document.activeElement) });
   }
   function restore(place) {
     const was = places.get(place);
-    all("summary", place).forEach((summary, i) => {
-      summary.parentElement.open = was?.open[i] ?? false;
-      if (i === was?.focus) summary.focus({ preventScroll: true });
-    });
+    keepOpen(place, was?.open);
+    readyTables();
+    all("summary", place)[was?.focus]?.focus({ preventScroll: true });
   }
   function release(every) {
     for (const [place, data] of held) {
-      if (!every && busy(place)) continue;
+      if (!every && busy(place, data)) continue;
       held.delete(place);
       showHeld();
       countAgain(place);
@@ -371,10 +394,13 @@
     readyCopies(event.detail.elt);
     readyTables();
   });
-  // Scrolls a row of tabs that is wider than the page to the open tab.
-  for (const tab of all(".tabs a[aria-current]")) {
-    const row = tab.closest(".tabs");
-    row.scrollLeft += tab.getBoundingClientRect().right - row.getBoundingClientRect().right + row.clientWidth / 4;
+  // Scrolls a row of tabs that is wider than the page to the open tab, in browsers whose style sheets cannot. A row that
+  // somebody has scrolled stays.
+  if (!CSS.supports("scroll-initial-target", "nearest")) {
+    for (const tab of all(".tabs a[aria-current]")) {
+      const row = tab.closest(".tabs");
+      if (row.scrollLeft === 0) row.scrollLeft = tab.getBoundingClientRect().right - row.getBoundingClientRect().right + row.clientWidth / 4;
+    }
   }
   tellAll();
   readyCopies();
