@@ -190,9 +190,7 @@ func (n *newcomer) tasksOfThePlayground() {
 		n.clicks++
 	}
 	n.click("Play", "Side by side")
-	if rows := chromium.Evaluate[int](n.Browser, `document.querySelectorAll("table.compared tbody tr").length`); rows < 3 {
-		n.t.Errorf("%s: %d algorithms are compared", n.task, rows)
-	}
+	n.within("three algorithms are compared", func() bool { return n.is(`document.querySelectorAll("table.compared tbody tr").length >= 3`) })
 	n.keep("playground")
 
 	// Reservations are settled with less than their estimate, and a repetition is not charged.
