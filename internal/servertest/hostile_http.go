@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// A HostileHTTP is an HTTP server that answers each request in the same hostile way.
+// A HostileHTTP is an HTTP server that answers each request in the same invalid or harmful way.
 type HostileHTTP struct {
 	Name string
 	URL  string
 	sent atomic.Int64
 }
 
-// Sent returns the number of bytes that the server wrote to all connections. A client that bounds what it reads
-// keeps this number small for an answer that never ends.
+// Sent returns the number of bytes that the server has written to all connections. If an answer
+// never ends, this number stays small only if the client limits how much it reads.
 func (h *HostileHTTP) Sent() int64 { return h.sent.Load() }
 
 // Write counts the bytes of an answer.
@@ -33,8 +33,8 @@ func (h *HostileHTTP) Write(b []byte) (int, error) {
 // hostileEnd is how long a server holds a connection on which it sends nothing.
 const hostileEnd = time.Minute
 
-// StartHostileHTTP starts 20 servers: with answers that never end, that lie about their length, that are no
-// HTTP, or that never come. They stop at the end of the test.
+// StartHostileHTTP starts 20 servers that run until the end of the test. Some send answers that
+// never end, that have a wrong length, or that are not HTTP. Others never answer.
 func StartHostileHTTP(t testing.TB) []*HostileHTTP {
 	t.Helper()
 	var servers []*HostileHTTP

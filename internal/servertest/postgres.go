@@ -15,7 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// statementDeadline bounds one CREATE or DROP DATABASE on a busy machine.
+// statementDeadline is the maximum time of one CREATE or DROP DATABASE statement. It is long enough
+// for a busy machine.
 const statementDeadline = 60 * time.Second
 
 // Postgres returns the URL of a new, empty database on the shared server. The database
@@ -58,7 +59,7 @@ func NewTemplate(prepare func(ctx context.Context, url string) error) *Template 
 	})}
 }
 
-// Clone returns the URL of a new copy, dropped after the test.
+// Clone returns the URL of a new copy of the database. The copy is dropped after the test.
 func (tp *Template) Clone(t testing.TB) string {
 	t.Helper()
 	name, err := tp.name()
@@ -86,7 +87,7 @@ func newDatabase(t testing.TB, template string) string {
 	return address
 }
 
-// cloning allows one CREATE DATABASE at a time. Postgres cannot copy a database with
+// cloning allows only one CREATE DATABASE at a time. Postgres cannot copy a database that has
 // connections, and copies load the disk.
 var cloning sync.Mutex
 
@@ -112,9 +113,9 @@ func dropDatabase(ctx context.Context, name string) error {
 	return nil
 }
 
-// onServer runs one statement in the server's maintenance database. It retries after
-// "object in use": a connection that was just closed, or another process that copies
-// template1, may still count for a moment.
+// onServer runs one statement in the server's maintenance database. If the error is "object in
+// use", onServer tries again, because Postgres may still count a connection that was just closed,
+// or another process may be copying template1.
 func onServer(ctx context.Context, statement string) error {
 	address, err := postgresURL()
 	if err != nil {
@@ -142,7 +143,7 @@ func onServer(ctx context.Context, statement string) error {
 	}
 }
 
-// databaseURL returns the shared server's URL with another database.
+// databaseURL returns the URL of another database on the shared server.
 func databaseURL(name string) (string, error) {
 	address, err := postgresURL()
 	if err != nil {
@@ -163,7 +164,7 @@ func dropTemplates() {
 	own := shared.postgres != nil
 	shared.mu.Unlock()
 	if own {
-		return // the server and its data are deleted
+		return // the server has stopped, and its data is deleted
 	}
 	for _, name := range names {
 		_ = dropDatabase(context.Background(), name) // fails if the server has stopped; its data is then deleted

@@ -13,9 +13,9 @@ type RedisProcess struct {
 	redis *process.Redis
 }
 
-// StartRedis starts a server that answers when this returns, and ends with the
-// test. It keeps nothing over a restart, unless args, which are redis-server's
-// own, say so: "--appendonly", "yes", "--appendfsync", "always".
+// StartRedis starts a server, waits until it answers, and stops it at the end of the test. Without
+// args, the server loses its data at a restart. args are arguments of redis-server; with
+// "--appendonly", "yes", "--appendfsync", "always", the server keeps its data.
 func StartRedis(t testing.TB, args ...string) *RedisProcess {
 	t.Helper()
 	r, err := process.StartRedis(args...)
@@ -29,14 +29,14 @@ func StartRedis(t testing.TB, args ...string) *RedisProcess {
 // URL stays the same over restarts.
 func (r *RedisProcess) URL() string { return r.redis.URL() }
 
-// Kill stops the server without a shutdown, as a power failure does.
+// Kill stops the server without a shutdown, which simulates a power failure.
 func (r *RedisProcess) Kill() { r.redis.Kill() }
 
 // Stop shuts the server down.
 func (r *RedisProcess) Stop() { r.redis.Stop() }
 
-// Pause stops the processes of the server until [RedisProcess.Resume]. Connections stay
-// open, the kernel accepts new ones, and the server does not answer.
+// Pause stops the processes of the server until [RedisProcess.Resume]. Connections stay open, and
+// the kernel accepts new connections. The server does not answer.
 func (r *RedisProcess) Pause() {
 	r.t.Helper()
 	if err := r.redis.Pause(); err != nil {
@@ -47,16 +47,16 @@ func (r *RedisProcess) Pause() {
 // Resume continues a paused server, which then answers the waiting requests.
 func (r *RedisProcess) Resume() { r.redis.Resume() }
 
-// Prefer raises the priority of the server, so that it answers quickly on a busy machine.
-// It has no effect if the tests do not run as root. It is for tests that load the machine
-// and need a healthy Redis. It returns r.
+// Prefer raises the priority of the server, so that it answers quickly on a busy machine. If the
+// tests do not run as root, Prefer has no effect. It is for tests that load the machine and need a
+// healthy Redis. Prefer returns r.
 func (r *RedisProcess) Prefer() *RedisProcess {
 	r.redis.Prefer()
 	return r
 }
 
-// Restart kills the server if it runs, and starts it on the same port and folder. It
-// waits until the server answers.
+// Restart kills the server if it is running, and starts it again with the same port and folder.
+// Restart waits until the server answers.
 func (r *RedisProcess) Restart() {
 	r.t.Helper()
 	r.redis.Kill()
@@ -71,7 +71,7 @@ type PostgresProcess struct {
 	postgres *process.Postgres
 }
 
-// StartPostgres creates a cluster, which takes a second or two, and starts a server. The
+// StartPostgres creates a database cluster and starts a server, which takes a second or two. The
 // server stops at the end of the test.
 func StartPostgres(t testing.TB) *PostgresProcess {
 	t.Helper()

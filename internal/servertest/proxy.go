@@ -27,19 +27,19 @@ type Proxy struct {
 	cut      bool
 	gate     chan struct{} // not nil after Blackhole; closed by Heal
 	delay    time.Duration
-	slice    int           // bytes of a reply in one write; 0 for all
+	slice    int           // number of bytes of a reply in one write; 0 for the whole reply
 	pause    time.Duration // after each slice
-	cutAfter int           // bytes of replies after which a connection is reset; 0 for never
+	cutAfter int           // number of bytes of replies after which a connection is reset; 0 if it is never reset
 	lost     []*loss
 }
 
-// Loss selects a reply that the proxy drops, and how.
+// A Loss selects a reply that the proxy drops, and says how the proxy drops it.
 type Loss struct {
 	// Request is a text that the request must contain, ignoring case. Default: every
 	// request matches, including the handshake of a client.
 	Request string
-	// Nth is the number of the matching request, counted over all connections from the
-	// call of Lose. Default: 1.
+	// Nth is the number of the request to select among the matching requests. All connections are
+	// counted together, from the call of Lose on. Default: 1.
 	Nth int
 	// Silent keeps the connection open without any further bytes, so that the client times
 	// out. Default: the proxy resets the connection.
@@ -51,22 +51,23 @@ type loss struct {
 	happened chan struct{}
 }
 
-// link is a connection of a client and the proxy's connection to the server.
+// A link is a connection from a client, together with the proxy's connection to the server.
 type link struct {
 	client, server net.Conn
 
 	mu       sync.Mutex
-	request  []byte // bytes from the client since the last bytes from the server
+	request  []byte // bytes that the client has sent since the last bytes of the server
 	answered bool   // set if the last bytes came from the server
 	silent   bool
-	replied  int // bytes of replies that were written while replies are cut
+	replied  int // number of bytes of replies that were written since CutAfter was called
 }
 
-// maxRequestBytes is the part of a request that is searched. Every script call is shorter.
+// maxRequestBytes is the maximum number of bytes at the start of a request that the proxy compares
+// with a Loss. Every script call is shorter.
 const maxRequestBytes = 64 << 10
 
-// StartProxy starts a proxy on a loopback port in front of the server of a redis:// or
-// postgres:// URL. It stops at the end of the test.
+// StartProxy starts a proxy on a loopback port in front of the server of a redis:// or postgres://
+// URL. The proxy stops at the end of the test.
 func StartProxy(t testing.TB, serverURL string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(serverURL)
@@ -89,9 +90,9 @@ func StartProxy(t testing.TB, serverURL string) *Proxy {
 // URL returns the server's URL with the address of the proxy.
 func (p *Proxy) URL() string { return p.url.String() }
 
-// Lose makes the proxy forward one request and drop the reply: the server executes the
-// request, and the client does not know. The channel is closed when the reply is
-// dropped.
+// Lose makes the proxy forward one request and drop the reply. The server executes the request, and
+// the client does not learn this. The channel happened is closed when the proxy has dropped the
+// reply.
 func (p *Proxy) Lose(l Loss) (happened <-chan struct{}) {
 	if l.Nth == 0 {
 		l.Nth = 1
@@ -103,15 +104,14 @@ func (p *Proxy) Lose(l Loss) (happened <-chan struct{}) {
 	return planned.happened
 }
 
-// Delay delays each chunk of a reply by d from now on.
+// Delay delays each further chunk of a reply by d.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Trickle writes replies in slices of that many bytes, with a pause after each, from now
-// on.
+// Trickle makes the proxy write replies in pieces of slice bytes, with a pause after each piece.
 func (p *Proxy) Trickle(slice int, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +125,8 @@ func (p *Proxy) CutAfter(n int) {
 	p.cutAfter = n
 }
 
-// Retarget resets all connections and forwards new ones to another server, like a
-// failover that moves an address.
+// Retarget resets all connections and forwards new connections to another server, like a failover
+// that moves an address.
 func (p *Proxy) Retarget(t testing.TB, serverURL string) {
 	t.Helper()
 	u, err := url.Parse(serverURL)
@@ -141,7 +141,7 @@ func (p *Proxy) Retarget(t testing.TB, serverURL string) {
 	}
 }
 
-// Cut resets all connections, and each new connection, until [Proxy.Heal].
+// Cut resets all connections. Until [Proxy.Heal], it also resets each new connection.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,8 +151,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Blackhole keeps connections open and accepts new ones, but forwards no bytes until
-// [Proxy.Heal], which forwards the waiting bytes. It simulates a lost route.
+// Blackhole simulates a lost route. Connections stay open and new connections are accepted, but the
+// proxy forwards no bytes. [Proxy.Heal] ends this and forwards the bytes that have waited.
 func (p *Proxy) Blackhole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +234,8 @@ func (p *Proxy) enter(l *link) bool {
 	return true
 }
 
-// joined sets the server side of the link, unless the link was reset meanwhile.
+// joined sets the connection of the link to the server. It returns false if the link was reset in
+// the meantime.
 func (p *Proxy) joined(l *link, server net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +257,7 @@ func (p *Proxy) leave(l *link) {
 	}
 }
 
-// pass waits until Blackhole ends. It returns false if the proxy ended.
+// pass waits while Blackhole is active. It returns false if the proxy has stopped.
 func (p *Proxy) pass() bool {
 	for {
 		p.mu.Lock()
@@ -273,7 +274,8 @@ func (p *Proxy) pass() bool {
 	}
 }
 
-// reply writes a chunk of a reply to the client, in slices after Trickle.
+// reply returns a function that writes a chunk of a reply to the client. While Trickle is active,
+// it writes the chunk in pieces.
 func (p *Proxy) reply(l *link) func([]byte) (int, error) {
 	return func(chunk []byte) (written int, err error) {
 		for written < len(chunk) {
@@ -312,7 +314,8 @@ func (p *Proxy) reply(l *link) func([]byte) (int, error) {
 	}
 }
 
-// pump copies the bytes of one direction until it ends. seen may drop a chunk.
+// pump copies the bytes of one direction of a link until the connection ends. It calls seen for
+// each chunk; seen may drop the chunk.
 func (p *Proxy) pump(l *link, from, to net.Conn, seen func([]byte) bool, write func([]byte) (int, error)) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -333,14 +336,14 @@ func (p *Proxy) pump(l *link, from, to net.Conn, seen func([]byte) bool, write f
 		case errors.Is(err, io.EOF) && !l.isSilent():
 			_ = to.(*net.TCPConn).CloseWrite()
 			return
-		default: // one side was reset, so reset the other one
+		default: // one connection was reset, so reset the other connection too
 			l.reset()
 			return
 		}
 	}
 }
 
-// asked stores the request of the next reply.
+// asked adds a chunk to the request that the next reply will answer.
 func (l *link) asked(chunk []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -351,7 +354,8 @@ func (l *link) asked(chunk []byte) bool {
 	return !l.silent
 }
 
-// answer handles a chunk from the server: it forwards, delays, or drops it.
+// answer returns a function that handles a chunk from the server: it forwards, delays, or drops the
+// chunk.
 func (p *Proxy) answer(l *link) func([]byte) bool {
 	return func([]byte) bool {
 		l.mu.Lock()
@@ -380,8 +384,8 @@ func (p *Proxy) answer(l *link) func([]byte) bool {
 	}
 }
 
-// due counts request for each Loss that it matches, and returns the Loss that applies
-// now.
+// due counts the request for each Loss that matches it, and returns the Loss that applies to its
+// reply now.
 func (p *Proxy) due(request []byte) *loss {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -418,7 +422,7 @@ func (l *link) isSilent() bool {
 	return l.silent
 }
 
-// reset resets both connections, without an orderly close.
+// reset resets both connections of the link, without an orderly close.
 func (l *link) reset() {
 	if tcp, ok := l.client.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

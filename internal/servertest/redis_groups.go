@@ -14,9 +14,9 @@ type RedisCluster struct {
 	Servers []*RedisProcess // the masters first
 }
 
-// StartCluster starts a cluster of three masters, each with a number of replicas. The
-// masters have a third of the slots each. A master that does not answer for a second is
-// replaced by its replica. Without it, the other masters keep serving their slots.
+// StartCluster starts a cluster of three masters, each with a number of replicas. Each master has a
+// third of the slots. If a master does not answer for a second, one of its replicas replaces it. If
+// it has no replica, the other masters continue to serve their slots.
 func StartCluster(t testing.TB, replicas int) *RedisCluster {
 	t.Helper()
 	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"}
@@ -32,8 +32,8 @@ func StartCluster(t testing.TB, replicas int) *RedisCluster {
 	return c
 }
 
-// Await returns when all servers that run agree on a cluster whose slots are all served,
-// and each replica has its master.
+// Await waits until all running servers agree that the cluster serves all slots, and until each
+// replica has its master.
 func (c *RedisCluster) Await() {
 	c.t.Helper()
 	await(c.t, "the cluster is ready", c.settled)
@@ -78,8 +78,8 @@ func (c *RedisCluster) URL() string {
 	return user + "@" + strings.Join(addresses, ",") + "?cluster=true"
 }
 
-// Reshard moves a number of slots from one master to another, with their keys. It first waits
-// until all servers know the same owner of each slot, because redis-cli moves nothing before.
+// Reshard moves a number of slots and their keys from one master to another. It first waits until
+// all servers agree on the owner of each slot, because redis-cli moves no slots before.
 func (c *RedisCluster) Reshard(from, to *RedisProcess, slots string) error {
 	c.t.Helper()
 	await(c.t, "the servers of the cluster agree on its slots", func() bool {
@@ -137,8 +137,8 @@ func (g *RedisSentinels) URL() string {
 	return user + "@" + strings.Join(addresses, ",") + "?master_name=main&sentinel_password=" + password
 }
 
-// StartPeer starts a server that has the password of r: a replica, or another server of
-// its cluster. It ends with the test.
+// StartPeer starts a server with the password of r: a replica, or another server of the cluster of
+// r. The server stops at the end of the test.
 func (r *RedisProcess) StartPeer(args ...string) *RedisProcess {
 	r.t.Helper()
 	peer, err := r.redis.StartPeer(args...)
@@ -149,7 +149,7 @@ func (r *RedisProcess) StartPeer(args ...string) *RedisProcess {
 	return &RedisProcess{t: r.t, redis: peer}
 }
 
-// CLI runs redis-cli, and fails the test if that fails.
+// CLI runs redis-cli. If redis-cli fails, the test fails.
 func (r *RedisProcess) CLI(args ...string) string {
 	r.t.Helper()
 	out, err := r.redis.CLI(context.WithoutCancel(r.t.Context()), args...)

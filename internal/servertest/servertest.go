@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/testseed"
 )
 
-// shared has the servers that this test process started because no variable named one,
-// and its templates.
+// shared contains the servers that this test process has started, because no environment variable
+// names a server. It also contains the templates of this process.
 var shared struct {
 	mu        sync.Mutex
 	postgres  *process.Postgres
@@ -27,8 +27,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// shutdown does what [Main] does after the tests, for a TestMain with other work. No
-// test may be running.
+// shutdown does the same work as [Main] after the tests. It is for a TestMain that has further
+// work. No test may be running.
 func shutdown() {
 	dropTemplates()
 	shared.mu.Lock()
@@ -43,7 +43,7 @@ func shutdown() {
 	}
 }
 
-// postgresURL returns the URL of the shared Postgres. The first call may start it.
+// postgresURL returns the URL of the shared Postgres server. The first call may start the server.
 func postgresURL() (string, error) {
 	if url := os.Getenv(process.DatabaseVariable); url != "" {
 		return url, nil
@@ -60,8 +60,8 @@ func postgresURL() (string, error) {
 	return shared.postgres.URL(), nil
 }
 
-// Redis returns the URL of the shared Redis server. Other tests use it at the
-// same time: take a random prefix for every key, and flush nothing.
+// Redis returns the URL of the shared Redis server. Other tests use the server at the same time, so
+// a test must give each key a random prefix and must not flush the database.
 func Redis(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv(process.RedisVariable); url != "" {

@@ -1,7 +1,7 @@
-// Package browser starts a real browser, Chromium, for tests of pages, and
-// hears what it finds wrong with them.
+// Package browser starts a real browser, Chromium, for tests of pages. It records the problems that
+// the browser finds in the pages.
 //
-// It knows nothing of the product. process knows where the program is.
+// The package does not depend on the product. Package process finds the program of the browser.
 package browser
 
 import (
@@ -72,8 +72,8 @@ func Start(t testing.TB, origin string) *Browser {
 // happen, its test fails before the deadline of the package ends all tests.
 const stepTime = 4 * time.Minute
 
-// step begins a step that ends in time: otherwise, the window is closed, and the step returns an error. The caller
-// must call the function that step returns.
+// step limits the time of a step. If the step takes longer than stepTime, the window is closed, and
+// the step returns an error. At the end of the step, the caller must call the function done.
 func (b *Browser) step() (done func() bool) { return time.AfterFunc(stepTime, b.cancel).Stop }
 
 func (b *Browser) hear(event any) {
@@ -82,7 +82,7 @@ func (b *Browser) hear(event any) {
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
 		if e.Entry.Level == "verbose" || e.Entry.Level == "info" {
-			return // that a field was not given the focus, for one
+			return // this entry is not about the page, for example that a field was not focused
 		}
 		b.list = append(b.list, fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
 	case *runtime.EventConsoleAPICalled:
@@ -185,12 +185,12 @@ func (b *Browser) Title() string {
 	return Evaluate[string](b, `document.title`)
 }
 
-// pictureHeight is the maximum height of a picture in CSS pixels. Chromium does not capture a page of
-// any height in one picture: the error is "Page is too large".
+// pictureHeight is the maximum height of a picture in CSS pixels. Chromium cannot capture a very
+// high page in one picture; the error is then "Page is too large".
 const pictureHeight = 8000
 
-// Pictures returns screenshots of the whole page as PNG, from top to bottom: one, or more if the page
-// is higher than pictureHeight.
+// Pictures returns screenshots of the whole page as PNG, from top to bottom. If the page is higher
+// than pictureHeight, there are several.
 func (b *Browser) Pictures() [][]byte {
 	b.t.Helper()
 	size := Evaluate[[2]float64](b, `[document.documentElement.clientWidth, document.documentElement.scrollHeight]`)
@@ -214,7 +214,8 @@ func (b *Browser) capture(part page.Viewport) []byte {
 	return picture.Data
 }
 
-// Evaluate returns the value of an expression in the page. It awaits a promise.
+// Evaluate returns the value of a JavaScript expression in the page. If the value is a promise,
+// Evaluate waits for its result.
 func Evaluate[T any](b *Browser, expression string) T {
 	b.t.Helper()
 	defer b.step()()

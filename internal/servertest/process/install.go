@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// Provide installs the named programs of needs, or all of them, if they are missing. It
-// needs root and apt-get. Without them, it returns one *missingError that names all
-// missing programs. It writes its steps to log.
+// Provide installs missing programs. programs are names from needs; if there are none, Provide
+// installs all programs of needs. It needs root and apt-get. Without them, it returns one
+// *missingError that names all missing programs. It writes its steps to log.
 func Provide(ctx context.Context, log io.Writer, programs ...string) error {
 	lack := missing(programs)
 	if len(lack) == 0 {
@@ -55,15 +55,15 @@ func install(ctx context.Context, apt string, packages []string, log io.Writer) 
 	return nil
 }
 
-// forbidServices writes the two files that forbid Debian packages to start a server and
-// to create a first cluster. It does not replace a file of the administrator. The
-// returned function removes the files that it wrote.
+// forbidServices writes the two files that prevent Debian packages from starting a server and from
+// creating a first cluster. It does not replace files that exist. The function undo removes the
+// files that forbidServices wrote.
 func forbidServices() (undo func(), err error) {
 	var made []string
 	undo = func() {
 		for _, path := range made {
 			_ = os.Remove(path)
-			// dpkg stored the file of the package under this name, because ours existed.
+			// dpkg may have stored the package's file under this name, because our file existed.
 			_ = os.Rename(path+".ucf-dist", path)
 		}
 	}

@@ -4,6 +4,6 @@ package process
 
 import "syscall"
 
-// dieWithParent does nothing, because only Linux has a death signal of the parent. A
-// server continues to run if its parent is killed.
+// dieWithParent does nothing, because only Linux can send a child a signal when its parent ends. If
+// the parent is killed, the server continues to run.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -67,7 +67,8 @@ func (p *Postgres) initialise(initdb string) error {
 	if err != nil {
 		return err
 	}
-	// Strings have the same order on every machine, and all of Unicode can be stored.
+	// With this locale, strings have the same order on every machine, and every Unicode character
+	// can be stored.
 	locale := "C"
 	if runtime.GOOS == "linux" {
 		locale = "C.UTF-8"
@@ -94,9 +95,10 @@ func (p *Postgres) Start() error {
 	p.log = &tail{}
 	cmd := p.home.command(context.Background(), p.program,
 		"-D", p.data(), "-p", strconv.Itoa(p.port), "-h", "127.0.0.1",
-		"-c", "unix_socket_directories=", // no socket: the path could be too long
+		"-c", "unix_socket_directories=", // no Unix socket, because its path could be too long
 		"-c", "max_connections=200",
-		// The data must survive a crash of the server, but not of the machine.
+		// These options keep the data after a crash of the server. They may lose data after a crash
+		// of the machine, which tests do not need to survive.
 		"-c", "fsync=off", "-c", "full_page_writes=off",
 		"-c", "max_wal_size=256MB", "-c", "shared_buffers=64MB",
 		"-c", "log_min_messages=warning", "-c", "log_min_error_statement=panic")
@@ -126,8 +128,8 @@ func (p *Postgres) ready() bool {
 		strings.TrimSpace(lines[7]) == "ready"
 }
 
-// Stop stops the server at once, as a crash does. Open transactions are lost, and the
-// next Start recovers.
+// Stop stops the server immediately, like a crash. Open transactions are lost. The next Start
+// recovers the data.
 func (p *Postgres) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +148,7 @@ func (p *Postgres) Close() {
 func (p *Postgres) Pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// The postmaster first, so that no further session begins.
+	// The postmaster is stopped first, so that it starts no further session.
 	if err := p.server.signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("pause postgres: %w", err)
 	}
@@ -171,8 +173,9 @@ func (p *Postgres) Resume() {
 	p.resume()
 }
 
-// resume continues the sessions before the postmaster. While the postmaster is stopped,
-// it does not reap its children, so their process IDs are not reused.
+// resume continues the sessions before the postmaster. A stopped postmaster does not wait for its
+// ended children, so the kernel cannot give their process IDs to other processes before resume
+// signals them.
 func (p *Postgres) resume() {
 	for i := len(p.paused) - 1; i >= 0; i-- {
 		_ = syscall.Kill(p.paused[i], syscall.SIGCONT)
@@ -201,7 +204,7 @@ func children(parent int) ([]int, error) {
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		// "pid (name) state ppid": the name may hold spaces and parentheses.
+		// The format is "pid (name) state ppid". The name may contain spaces and parentheses.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			pids = append(pids, pid)

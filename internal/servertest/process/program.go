@@ -29,16 +29,16 @@ var needs = []need{
 	{"chromium", []string{"chromium"}, "the browser of the pages' tests"},
 }
 
-// searched lists the folders besides PATH in which distributions install these programs.
-// Debian installs Postgres in a folder for each version.
+// searched lists the folders in which distributions install these programs outside of PATH. Debian
+// has one folder for each version of Postgres.
 var searched = []string{
 	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
 	"/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin",
 	"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin",
 }
 
-// Program returns the path of a program in PATH, or else in the folders of distributions,
-// newest version first. If it is missing, the error is a *missingError with its packages.
+// Program returns the path of a program. It searches PATH, and then the folders of distributions,
+// newest version first. If the program is missing, the error is a *missingError with its packages.
 func Program(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(path)
@@ -72,8 +72,8 @@ func version(path string) int {
 	return n
 }
 
-// missing returns those of the named programs of needs, or of all of them if none is named,
-// that are not installed.
+// missing returns the needs whose programs are not installed. programs are the names to check; if
+// there are none, missing checks all needs.
 func missing(programs []string) []need {
 	var missing []need
 	for _, n := range needs {

@@ -21,7 +21,7 @@ type Redis struct {
 	password string
 	port     int
 	args     []string
-	monitor  string // the part of the configuration that only a Sentinel has
+	monitor  string // the part of the configuration that only a Sentinel has; "" for other servers
 
 	mu     sync.Mutex
 	server *Running
@@ -34,21 +34,21 @@ func StartRedis(args ...string) (*Redis, error) {
 	return startRedis(&Redis{password: secret(), args: args})
 }
 
-// StartPeer starts a server that has the password of r and replicates with it: a replica,
-// or another server of its cluster.
+// StartPeer starts a server with the password of r: a replica of r, or another server of the same
+// cluster.
 func (r *Redis) StartPeer(args ...string) (*Redis, error) {
 	return startRedis(&Redis{password: r.password, args: args})
 }
 
-// StartSentinel starts a Sentinel that monitors r with a name. quorum Sentinels must agree
-// that r is down. That takes a second.
+// StartSentinel starts a Sentinel that monitors r under a name. r counts as down when quorum
+// Sentinels agree. This takes a second.
 func (r *Redis) StartSentinel(name string, quorum int) (*Redis, error) {
 	monitor := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d\nsentinel auth-pass %s %s\n", name, r.port, quorum, name, r.password) +
 		fmt.Sprintf("sentinel down-after-milliseconds %s 1000\nsentinel failover-timeout %s 5000\n", name, name)
 	return startRedis(&Redis{password: r.password, args: []string{"--sentinel"}, monitor: monitor})
 }
 
-// startRedis starts a server that has its password and its arguments.
+// startRedis starts a server with the password and the arguments in r.
 func startRedis(r *Redis) (_ *Redis, err error) {
 	if r.program, err = Program("redis-server"); err != nil {
 		return nil, err
@@ -99,7 +99,8 @@ func (r *Redis) Start() error {
 	return nil
 }
 
-// ready reports whether the server answers. It answers LOADING until its data is read.
+// ready reports whether the server answers and has loaded its data. Before, the server answers
+// LOADING.
 func (r *Redis) ready() bool {
 	conn, err := net.DialTimeout("tcp", r.address(), time.Second)
 	if err != nil {

@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	// startDeadline is long, because initdb and the first start share two cores with a
-	// compiler.
+	// startDeadline is the maximum time for the start of a server. It is long, because initdb and
+	// the first start may share two processors with a compiler.
 	startDeadline = 60 * time.Second
 	// stopDeadline is the time that a server may take to shut down.
 	stopDeadline = 20 * time.Second
@@ -39,15 +39,15 @@ const (
 // A Running is an operating system process that can be waited for.
 type Running struct {
 	pid  int
-	done chan struct{} // closed once the process has been waited for
-	err  error         // how it ended; read after done
+	done chan struct{} // closed when Wait for the process has returned
+	err  error         // the result of the process; valid after done is closed
 }
 
-// Launch starts cmd in a new process group, so that an interrupt from the terminal
-// reaches only the tests and not their servers.
+// Launch starts cmd in a new process group, so that an interrupt from the terminal reaches only the
+// tests and not their servers.
 //
-// The thread that starts the child stays until the child has ended, because Linux sends
-// the death signal when that thread ends, not when the process ends.
+// The operating system thread that starts the child stays alive until the child has ended. Linux
+// sends the death signal to the child when this thread ends, not when the whole process ends.
 func Launch(cmd *exec.Cmd, onParentDeath syscall.Signal) (*Running, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -86,10 +86,11 @@ func (r *Running) ended() bool {
 	}
 }
 
-// Done is closed when the process has ended and been waited for.
+// Done returns a channel that is closed when the process has ended and its result is available.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err returns the error of the process after Done, or nil for exit status 0.
+// Err returns the error with which the process ended, or nil for exit status 0. It is valid after
+// Done is closed.
 func (r *Running) Err() error { return r.err }
 
 // SignalGroup sends sig to the process and to all that it started.
@@ -99,7 +100,7 @@ func (r *Running) SignalGroup(sig syscall.Signal) {
 	}
 }
 
-// signal sends sig unless the process has ended and been waited for.
+// signal sends sig to the process. It does nothing if the process has ended.
 func (r *Running) signal(sig syscall.Signal) error {
 	if r.ended() {
 		return os.ErrProcessDone
@@ -107,10 +108,10 @@ func (r *Running) signal(sig syscall.Signal) error {
 	return syscall.Kill(r.pid, sig)
 }
 
-// stop sends sig, and kills the process if it does not end in time.
+// stop sends sig to the process. If the process does not end in time, stop kills it.
 func (r *Running) stop(sig syscall.Signal) {
 	_ = r.signal(sig)
-	_ = r.signal(syscall.SIGCONT) // a stopped process hears nothing else
+	_ = r.signal(syscall.SIGCONT) // a stopped process reacts to other signals only after SIGCONT
 	select {
 	case <-r.done:
 	case <-time.After(stopDeadline):
@@ -119,8 +120,8 @@ func (r *Running) stop(sig syscall.Signal) {
 	}
 }
 
-// A home is the folder of one server. Its owner holds a lock on it. If there is no lock,
-// the owner has died, and sweep removes the folder.
+// A home is the folder of one server. The process that owns the folder holds a lock on it. If
+// nobody holds the lock, the owner has died, and sweep removes the folder.
 type home struct {
 	path string
 	lock *os.File
@@ -140,7 +141,8 @@ func newHome() (*home, error) {
 	}
 	base := tempDir(cred)
 	sweep(base)
-	// The folder gets its final name only once it is locked: see sweep.
+	// The folder gets its final name only after it is locked. Otherwise sweep in another process
+	// could remove it.
 	fresh, err := os.MkdirTemp(base, "headgate-new-")
 	if err != nil {
 		return nil, err
@@ -189,20 +191,20 @@ func (h *home) remove() {
 // has no settings of the caller's databases.
 func (h *home) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = h.path // the caller's folder may be closed to that user
+	cmd.Dir = h.path // the server's user may have no access to the caller's folder
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.path, "TMPDIR=" + h.path, "LC_ALL=C", "TZ=UTC"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: h.cred}
 	return cmd
 }
 
-// sweep removes the folders of owners that died. Their servers died, too. A living owner
-// holds the lock of its folder.
+// sweep removes the folders whose owners have died. The servers of these owners have ended too. An
+// owner that is alive holds the lock of its folder.
 func sweep(base string) {
 	left, _ := filepath.Glob(filepath.Join(base, homePrefix+"*"))
 	for _, path := range left {
 		lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR, 0)
 		if err != nil {
-			continue // another user's, or just now being removed
+			continue // the folder belongs to another user, or another process is removing it now
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			_ = os.RemoveAll(path)
@@ -246,8 +248,8 @@ func freePort() (int, error) {
 	return 0, errors.New("no free loopback port between 15000 and 32000")
 }
 
-// onFreePort calls start with other ports until it succeeds, because another process may
-// take the port before start listens on it.
+// onFreePort calls start with a free port. If start fails, onFreePort tries another port, because
+// another process may have taken the port before start listened on it.
 func onFreePort(start func(port int) error) error {
 	var last error
 	for range 5 {

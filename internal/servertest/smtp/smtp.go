@@ -22,9 +22,11 @@ type Mail struct{ From, To, Data string }
 // A Server accepts mail on a loopback address until the test ends.
 type Server struct {
 	Addr string
-	// Roots is the authority of the certificate, which names example.com and 127.0.0.1.
+	// Roots contains the authority that signed the certificate of the server. The certificate is
+	// for example.com and 127.0.0.1.
 	Roots *x509.CertPool
-	// User and Password must sign in if they are set. Set them before the first message.
+	// If User and Password are set, clients must sign in with them. Tests set them before the first
+	// message.
 	User, Password string
 
 	mu       sync.Mutex
@@ -62,13 +64,14 @@ func Start(t testing.TB, security string) *Server {
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
-		_ = listener.Close() // server.Close does not close it if Serve has not begun
+		_ = listener.Close() // server.Close does not close the listener if Serve has not begun
 		<-ended
 	})
 	return s
 }
 
-// Reject answers messages to an address with a code, such as 550 or 451. 0 accepts them again.
+// Reject makes the server answer messages to an address with an error code, such as 550 or 451.
+// With the code 0, the server accepts them again.
 func (s *Server) Reject(address string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,10 +47,11 @@ func main() {
 	os.Exit(code)
 }
 
-// run returns the command's exit code; 1 with an error when it never came to run.
+// run runs the command and returns its exit code. If the command could not be started, run returns
+// 1 and an error.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
-	// Taken from here on, so that an interrupt while the servers start does not
-	// leave one behind.
+	// The program handles signals from here on. Otherwise an interrupt during the start of the
+	// servers could leave a server running.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
@@ -112,7 +113,8 @@ func redis(ctx context.Context, log io.Writer) (address string, stop func(), err
 	return r.URL(), r.Close, nil
 }
 
-// reachable finds a wrong setting before the first test does, and a hundred after it.
+// reachable checks that a server answers at the address that an environment variable contains.
+// Otherwise a wrong address would make every test fail.
 func reachable(log io.Writer, variable, given, defaultPort string) error {
 	address := host(given, defaultPort)
 	if address == "" {
@@ -127,7 +129,7 @@ func reachable(log io.Writer, variable, given, defaultPort string) error {
 	return nil
 }
 
-// host is the address in a URL, without its secrets.
+// host returns the host and port in a URL, without the secrets of the URL.
 func host(address, defaultPort string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {
@@ -143,8 +145,8 @@ func host(address, defaultPort string) string {
 // killAfter is the time between the signal that ends a command and the kill.
 const killAfter = 30 * time.Second
 
-// command runs args in a new process group: a signal typed at the
-// terminal then comes to us alone, and goes to the whole group exactly once.
+// command runs args in a new process group. A signal from the terminal then reaches only this
+// program, which forwards it once to the whole group.
 func command(args, env []string, stdout, stderr io.Writer, signals <-chan os.Signal) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, stdout, stderr
@@ -168,7 +170,8 @@ func command(args, env []string, stdout, stderr io.Writer, signals <-chan os.Sig
 	}
 }
 
-// exitCode is the child's, or, as shells have it, 128 and the signal that ended it.
+// exitCode returns the exit code of the child. If a signal ended the child, the exit code is 128
+// plus the number of the signal, as in shells.
 func exitCode(err error) (int, error) {
 	var exit *exec.ExitError
 	switch {
