@@ -26,7 +26,7 @@ const (
 
 // passwordFault returns a text that says what is wrong with a new password and how to fix it. For a
 // valid password, it returns "". email and name belong to the user; the password must not consist
-// of words from them. The result does not contain the password.
+// of words of the address or the name. The result does not contain the password.
 func passwordFault(password, email, name string) string {
 	switch n := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):

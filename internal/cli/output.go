@@ -52,8 +52,8 @@ type Column struct {
 	Path  string // path of the value in a row: names of members, with dots between them
 }
 
-// Table prints the JSON form of v. In the table format, each element of its member at is a row; at
-// must be an array. If at is "", v is the only row.
+// Table prints the JSON form of v. In the table format, at is the name of a member of v that is an
+// array, and each element of this array is a row. If at is "", v is the only row.
 func (o Output) Table(t Terminal, v any, at string, columns ...Column) error {
 	document, err := json.Marshal(v)
 	if err != nil {
@@ -74,8 +74,8 @@ func (o Output) Text(t Terminal, v any, text string) error {
 	})
 }
 
-// rows writes a JSON document as a table. Each element of its member at is a row; at must be an
-// array. If at is "", the document is the only row.
+// rows writes a JSON document as a table. at is the name of a member of the document that is an
+// array, and each element of this array is a row. If at is "", the document is the only row.
 func (o Output) rows(t Terminal, document []byte, at string, columns ...Column) error {
 	return o.print(t, document, func(w io.Writer) error {
 		v, err := decode(document)

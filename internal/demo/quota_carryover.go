@@ -23,8 +23,8 @@ type used struct {
 	cost    int64
 }
 
-// usage adds to the map into what the history has used of each counter with a long window, as of
-// the end of the history.
+// usage adds an element to the map into for each counter with a long window: the units that the
+// history has charged to the counter, as of the end of the history.
 func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Subject, into map[enforcement.Key]used) {
 	h.now.Store(h.until.UnixMicro())
 	seen := make(map[enforcement.Key]bool)

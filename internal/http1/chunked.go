@@ -136,13 +136,14 @@ type chunks struct {
 
 	left     int64 // number of bytes of the current chunk that are not read yet
 	begun    bool
-	overhead int // bytes of chunk sizes and trailers, less what chunks of a usual size need
+	overhead int // number of bytes of chunk sizes and trailers so far, minus an allowance for each chunk
 	err      error
 }
 
 var errChunk = errors.New("malformed chunked body")
 
-// maxOverhead is the maximum of chunks.overhead. net/http has the same maximum.
+// maxOverhead is the maximum of chunks.overhead. A body with more overhead is rejected, because it
+// consists mainly of chunk sizes. net/http has the same maximum.
 const maxOverhead = 16 << 10
 
 // Read reads data of the body, without the chunk sizes.

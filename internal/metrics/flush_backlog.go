@@ -65,7 +65,7 @@ func (w *waiting) take(d *drained, now time.Time) (notKept, allowedNotKept int64
 		size := refusalBytes(&d.refusals[i])
 		parts := 1
 		if d.refusals[i].Allowed {
-			parts = 2 // allowed requests leave half of the room to denials
+			parts = 2 // allowed requests may use half of the room, so that the other half is left for denials
 		}
 		if len(w.refusals) >= maxWaitingRefusals/parts || w.refusalBytes+size > maxWaitingRefusalBytes/parts {
 			if d.refusals[i].Allowed {

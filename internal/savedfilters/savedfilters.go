@@ -45,8 +45,8 @@ type Filter struct {
 	CreatedAt time.Time
 }
 
-// A Store stores filters. All methods that change a filter return problem.NotFound if it is gone.
-// The audit entry is nil if the change affects only the owner of the filter.
+// A Store stores filters. All methods that change a filter return problem.NotFound if the filter
+// does not exist. The audit entry is nil if the change affects only the owner of the filter.
 type Store interface {
 	// SavedFilters lists the filters of a place that a person sees, ordered by name: the person's
 	// own filters and the shared filters.

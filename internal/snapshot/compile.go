@@ -72,8 +72,8 @@ func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report)
 	return &b.Snapshot, b.report
 }
 
-// A builder makes a new snapshot. The embedded Snapshot is the one that it edits. At first, it is a
-// copy of previous, or it is empty if full is set.
+// A builder makes a new snapshot. It edits the embedded Snapshot, which becomes the new snapshot.
+// At first, the embedded Snapshot is a copy of previous, or empty if full is set.
 type builder struct {
 	Snapshot
 	o        Options

@@ -201,7 +201,7 @@ type Counts struct {
 	Overrides, Entries, Blocks int
 }
 
-// Counts returns the numbers of objects that can be used.
+// Counts counts the objects in the snapshot; see the type Counts.
 func (s *Snapshot) Counts() Counts {
 	c := Counts{
 		Tenants: s.numbers.Len(), Keys: s.keys.Len(), Planless: s.planless,

@@ -250,8 +250,8 @@ func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	return err
 }
 
-// rowsKept reports whether the rows from which the roll-up r is computed still exist. While r is
-// due, they are never deleted.
+// rowsKept reports whether the rows from which the roll-up r is computed still exist. Prune does
+// not delete these rows while r is due.
 func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (bool, error) {
 	return queryOne(ctx, s, "", scanValue[bool], `
 		SELECT before <= $1 FROM pruned

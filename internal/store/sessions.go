@@ -64,9 +64,9 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	n.CreatedAt, n.SeenAt, n.ExpiresAt = stored(n.CreatedAt), stored(n.SeenAt), stored(n.ExpiresAt)
 	n.ConfirmedAt = instant(nullable(n.ConfirmedAt))
 	n.Address, n.Agent = audit.Clean(n.Address), audit.Clean(n.Agent)
-	// The transaction first updates the row of the user, which locks the row. An edit that disables
-	// the user then has two possibilities. It waits for this transaction and ends the new session,
-	// or it has committed before and this statement finds no user.
+	// The transaction first updates the row of the user, which locks the row. This excludes a race
+	// with an edit that disables the user. If the edit comes later, it waits for this transaction
+	// and ends the new session. If it has committed before, this statement finds no user.
 	found, err := e.exec(ctx, `UPDATE users SET signed_in_at = $2 WHERE id = $1 AND NOT disabled`, n.UserID, n.CreatedAt)
 	if err == nil && found == 0 {
 		err = missing(sql.ErrNoRows, "user")
