@@ -55,11 +55,11 @@ func testLastOperatorKey(s *suite) {
 	s.must(revoke(reader.ID)) // it cannot manage
 
 	_, err := s.Store.RotateKey(s.ctx, "", first.ID, s.Clock.Now(), s.newOperatorKey(tenants.ScopeRead), entry("operator_key.rotate"))
-	s.wantKind(err, problem.Conflict, "last_operator_key") // the next one could not manage
+	s.wantKind(err, problem.Conflict, "last_operator_key") // without the second key, no key with the scope manage would be left
 	second, err := s.Store.RotateKey(s.ctx, "", first.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage),
 		entry("operator_key.rotate"))
 	s.must(err)
-	s.wantKind(revoke(second.ID), problem.Conflict, "last_operator_key") // the first one ends by itself
+	s.wantKind(revoke(second.ID), problem.Conflict, "last_operator_key") // the first key ends soon, so it does not count
 
 	ending := s.newOperatorKey(tenants.ScopeManage)
 	ending.ExpiresAt = s.Clock.Now().Add(time.Minute)
@@ -85,8 +85,8 @@ func testSettings(s *suite) {
 	}
 }
 
-// Of nodes that note the same value, only the first writes a line, and the first
-// value of all has none.
+// If several nodes note the same value, only the first node writes an audit line. The first value
+// of a setting causes no audit line.
 func testNotedSettings(s *suite) {
 	for i, note := range []struct {
 		value string

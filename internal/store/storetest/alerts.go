@@ -213,10 +213,10 @@ func testAlertAdvance(s *suite) {
 		}
 	}
 	firing := alerts.State{Phase: alerts.Firing, Since: at.Truncate(time.Millisecond), Value: 25, Peak: 30, Incident: incident.ID}
-	// Of several nodes that advance one state, one does.
+	// If several nodes advance the same state, only one of them succeeds.
 	var group sync.WaitGroup
 	var mu sync.Mutex
-	var won []string // the incident of each node that advanced
+	var won []string // incidents of the nodes whose Advance succeeded
 	for n := range 6 {
 		store := s.Store
 		if n%2 == 1 {
@@ -254,7 +254,7 @@ func testAlertAdvance(s *suite) {
 	s.must(err)
 	s.same("the state", w.State, firing)
 
-	// A message to a channel that was deleted meanwhile is left out.
+	// A message to a channel that was deleted in the meantime is not queued.
 	gone := message(alerts.EventResolved)
 	gone.ChannelID = audit.NewID()
 	incident.EndedAt, incident.Peak = at.Add(time.Minute), 40
@@ -325,7 +325,8 @@ func testAlertClaims(s *suite) {
 	s.must(err)
 	s.same("claimed again", none, []alerts.Due(nil))
 
-	// The claim of a node that stopped ends. A late result of it changes nothing.
+	// The claim of a node that has stopped ends. If the node stores a result later, nothing
+	// changes.
 	s.Clock.Add(time.Minute)
 	now = s.Clock.Now()
 	again, err := s.Other.ClaimDeliveries(s.ctx, now, now.Add(time.Minute), 1)

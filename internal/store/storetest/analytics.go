@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// RunAnalytics runs the tests of metrics.Store's reading half, and of
-// metrics.Analytics over it; open returns a new Fixture for each test.
+// RunAnalytics tests the methods of metrics.Store that read, and metrics.Analytics with this Store.
+// open returns a new Fixture for each test.
 func RunAnalytics(t *testing.T, open func(t *testing.T) Fixture) {
 	for _, test := range []struct {
 		name string
@@ -124,10 +124,10 @@ func testKept(s *suite) {
 	s.same("from where on rows are kept", [2]int64{k.Minutes, k.Hours}, [2]int64{day + aDay, day + aDay})
 }
 
-// A counted is all that was ever added, as plain sums of minutes.
+// A counted is an independent model: all rows that were ever added, by minute.
 type counted []metrics.CountRow
 
-// over returns the sums that a query selects, within a time range, by step and name.
+// over returns the sums that a query should return for a time range, by step and name.
 func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (total metrics.Counts, points map[time.Time]metrics.Counts,
 	names map[string]int64,
 ) {
@@ -147,8 +147,8 @@ func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (to
 	return total, points, names
 }
 
-// Nodes add counts at random, also late. Hours and days are rolled up and deleted at
-// random. Every answer equals the sum of all that was added.
+// Nodes add counts at random times, also late. Hours and days are rolled up and deleted at random
+// times. The result of every query must equal the sum of everything that was added.
 func testAnalyticsModel(s *suite) {
 	random := rand.New(rand.NewPCG(1, uint64(len(s.Name()))))
 	begin := midday - midday%aDay - 3*aDay
@@ -172,8 +172,8 @@ func testAnalyticsModel(s *suite) {
 	}
 }
 
-// randomBatch has decisions of the last minutes mostly, and some of the last
-// two days.
+// randomBatch returns a batch. Most of its decisions are from the last minutes, and some are from
+// the last two days.
 func randomBatch(random *rand.Rand, now, seq int64) metrics.Batch {
 	b := metrics.Batch{Node: "n", Seq: seq}
 	for range 1 + random.IntN(8) {
@@ -254,7 +254,7 @@ func (s *suite) compareAnswers(a *metrics.Analytics, all counted, q metrics.Quer
 	s.same(fmt.Sprintf("routes of %+v", q), got, names)
 }
 
-// Queries of one day before and after the roll-up of its hours and of the day, and after a
+// The test queries one day before and after the roll-ups of its hours and of the day, and after a
 // late count.
 func testAnalyticsEdges(s *suite) {
 	day := midday - midday%aDay
@@ -309,7 +309,8 @@ func testAnalyticsEdges(s *suite) {
 	check("without hours")
 }
 
-// More routes than are read at once: the busy ones are found and exact.
+// There are more routes than a query reads at once. The result must contain the busiest routes with
+// exact counts.
 func testManyRoutes(s *suite) {
 	const routes, minutes = 400, 20
 	var rows []metrics.CountRow

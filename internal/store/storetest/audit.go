@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// auditTests are those of the chain, and of lines without a change.
+// auditTests are the tests of the hash chain, and of audit lines without a change.
 var auditTests = []struct {
 	name string
 	run  func(*suite)
@@ -29,7 +29,8 @@ var auditTests = []struct {
 	{"without its log nothing is changed", testNoLogNoChange},
 }
 
-// verified is the verdict on the log, from a Store that wrote little of it.
+// verified returns the verdict on the audit log. The Store that verifies the log has written only a
+// few of its lines.
 func (s *suite) verified() audit.Verdict {
 	s.Helper()
 	v, err := s.Other.VerifyAudit(s.ctx, audit.Verification{})
@@ -37,7 +38,7 @@ func (s *suite) verified() audit.Verdict {
 	return v
 }
 
-// unbroken checks that the chain is right and has so many lines.
+// unbroken checks that the chain has no fault and has the given number of lines.
 func (s *suite) unbroken(lines int64) {
 	s.Helper()
 	v := s.verified()
@@ -70,7 +71,7 @@ func testChain(s *suite) {
 	}
 }
 
-// fill leaves six lines, the third with everything a line can have.
+// sixLines writes six audit lines. The third line has every field set.
 func (s *suite) sixLines() []audit.Entry {
 	s.Helper()
 	for i := range 6 {
@@ -86,8 +87,8 @@ func (s *suite) sixLines() []audit.Entry {
 	return lines
 }
 
-// A tampering is a change of six lines without the guard, and the first line that is then
-// wrong; "" if none can be named.
+// A tampering is a forbidden change of six audit lines in the database, and the ID of the first
+// line at which the verification must fail. The ID is "" if the verification cannot name a line.
 type tampering struct {
 	what       string
 	statements []string
@@ -178,7 +179,7 @@ func testTampering(s *suite) {
 	s.same("the log", len(s.lines(audit.Filter{})), len(before)+1)
 }
 
-// forge adds a line with a correct hash, so that only the head shows it.
+// forge adds a line with a correct hash. Only the stored head shows that the line is forged.
 func (s *suite) forge(lines []audit.Entry) {
 	s.Helper()
 	last := lines[len(lines)-1]
@@ -192,7 +193,7 @@ func (s *suite) forge(lines []audit.Entry) {
 	}
 }
 
-// Lines from before the chain are held against nothing but their number.
+// The verification checks only the number of lines that were written before the chain existed.
 func testOutsideTheChain(s *suite) {
 	for _, statement := range s.Unguard {
 		s.must(s.Exec(statement))
@@ -213,7 +214,7 @@ func testOutsideTheChain(s *suite) {
 	}
 }
 
-// Eight writers at two processes make edits and lines without one.
+// Eight goroutines in two processes write edits and audit lines without an edit.
 func testConcurrentChain(s *suite) {
 	const writers, each = 8, 15
 	var wg sync.WaitGroup
@@ -279,7 +280,7 @@ func testCleanLines(s *suite) {
 	s.unbroken(1)
 }
 
-// A log that cannot be written, or has lost its head, stops every change.
+// If the audit log cannot be written, or its head is missing, every change fails.
 func testNoLogNoChange(s *suite) {
 	t := s.tenant("acme", "")
 	before := s.world()

@@ -25,7 +25,7 @@ func (s *suite) lines(f audit.Filter) []audit.Entry {
 
 func testAuditLines(s *suite) {
 	written := 0
-	// wrote checks the line that the last write left.
+	// wrote checks the audit line that the last change wrote.
 	wrote := func(action, tenant, object, name string) {
 		s.Helper()
 		written++
@@ -61,7 +61,7 @@ func testAuditLines(s *suite) {
 	_, err = s.Store.RotateKey(s.ctx, t.ID, k.ID, s.Clock.Now().Add(time.Hour), s.newKey(""), entry("key.rotate"))
 	s.must(err)
 	wrote("key.rotate", t.ID, k.ID, k.Name)
-	for range 2 { // the second one changes nothing and leaves no line
+	for range 2 { // the second call changes nothing and writes no audit line
 		_, err = s.Store.RevokeKey(s.ctx, t.ID, k.ID, s.Clock.stored().Add(-time.Minute), entry("key.revoke"))
 		s.must(err)
 	}
@@ -146,7 +146,7 @@ func testAuditFilter(s *suite) {
 	acme, err := s.Store.UpdateTenant(s.ctx, tenants.Tenant{ID: acme.ID, Document: tenantDocument("Acme", "")}, acme.Revision, e)
 	s.must(err)
 	for i := range 5 {
-		s.Clock.Add(-time.Minute) // nodes' clocks differ: the order is that of the revisions
+		s.Clock.Add(-time.Minute) // the clocks of nodes differ, so lines are ordered by revision
 		s.must(s.Store.PutSetting(s.ctx, fmt.Sprint("s", i), "x", entry("setting.put")))
 	}
 	all := s.lines(audit.Filter{})
@@ -278,7 +278,7 @@ func testChangesBroken(s *suite) {
 	}
 }
 
-// Eight people edit through two processes, while a node follows.
+// Eight goroutines edit through two processes, while another goroutine reads the changes.
 func testConcurrentEdits(s *suite) {
 	const people, edits = 8, 25
 	var wg sync.WaitGroup
@@ -345,7 +345,7 @@ func testFailedEdit(s *suite) {
 	if after := s.tenant("next", ""); after.Revision != before+1 {
 		s.Errorf("the next edit has revision %d, want %d", after.Revision, before+1)
 	}
-	// What the schema refuses has a kind too, and leaves nothing.
+	// If the schema rejects a change, the error also has a kind, and nothing is stored.
 	long := plans.Plan{ID: "short", Slug: "pro", Draft: document("Pro", policy("all", enforcement.Limit{
 		Algorithm: enforcement.GCRA,
 		Quota:     1, Window: time.Second,

@@ -40,7 +40,7 @@ var countTests = []struct {
 	{"a lease has one holder until it ends", testLease},
 }
 
-// midday is an hour at which a test's counts begin: that of the clock.
+// midday is the hour of the test's clock, at which the counts of a test begin.
 var midday = time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC).Unix()
 
 const (
@@ -55,7 +55,7 @@ var (
 	noneDue    []metrics.RollUp
 )
 
-// count is a row of n requests, a tenth of them refused, in total of a tenant.
+// count returns a row of the whole tenant with n requests, a tenth of which were denied.
 func count(at int64, tenant uint32, n int64) metrics.CountRow {
 	return metrics.CountRow{
 		CountKey: metrics.CountKey{At: at, Tenant: tenant, Kind: metrics.KindTotal},
@@ -74,7 +74,7 @@ func (s *suite) add(node string, seq int64, rows ...metrics.CountRow) {
 	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{Node: node, Seq: seq, Counts: rows}))
 }
 
-// counts gives the rows of a tenant and a kind at any time.
+// counts returns all rows of a tenant and a kind.
 func (s *suite) counts(step metrics.Step, tenant uint32, kind metrics.Kind) []metrics.CountRow {
 	s.Helper()
 	rows, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: step, From: 0, To: midday + 1000*aDay, Tenant: tenant, Kind: kind})
@@ -95,7 +95,7 @@ func (s *suite) sketches(step metrics.Step, tenant uint32, name string) []metric
 	return rows
 }
 
-// joined merges sketches by writing them one behind the other, in order.
+// joined merges sketches by joining their texts in order.
 func joined(_ string, docs [][]byte) ([]byte, error) {
 	var all []string
 	for _, doc := range docs {
@@ -109,7 +109,7 @@ func joined(_ string, docs [][]byte) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// due returns the roll-ups that are due at an instant.
+// due returns the roll-ups that are due at the time now.
 func (s *suite) due(now int64) []metrics.RollUp {
 	s.Helper()
 	list, err := s.Store.RollUpsDue(s.ctx, time.Unix(now, 0), 100)
@@ -117,7 +117,7 @@ func (s *suite) due(now int64) []metrics.RollUp {
 	return list
 }
 
-// rollUp rolls up all that is due at an instant.
+// rollUp does all roll-ups that are due at the time now.
 func (s *suite) rollUp(now int64) {
 	s.Helper()
 	for list := s.due(now); len(list) > 0; list = s.due(now) {
@@ -127,7 +127,7 @@ func (s *suite) rollUp(now int64) {
 	}
 }
 
-// prune prunes until nothing is left to do.
+// prune calls Prune until it has nothing more to delete.
 func (s *suite) prune(r metrics.Retention) {
 	s.Helper()
 	for more := true; more; {
@@ -140,10 +140,10 @@ func (s *suite) prune(r metrics.Retention) {
 func testAddCounts(s *suite) {
 	s.add("a", 1, count(midday, 1, 10), count(midday, 0, 10), countOf(metrics.KindRoute, "/v1/*", count(midday, 1, 10)))
 	s.add("a", 2, count(midday, 1, 5), count(midday+aMinute, 1, 7))
-	for _, again := range []int64{2, 1} { // sent again, and late: others wrote what this one holds
+	for _, again := range []int64{2, 1} { // sent again with other content, and late: the Store ignores both
 		s.add("a", again, count(midday, 1, 1000))
 	}
-	s.add("b", 1, count(midday, 1, 100)) // another node's numbers are its own
+	s.add("b", 1, count(midday, 1, 100)) // the numbers of another node are independent
 	s.add("b", 7, count(midday, 2, 1))   // and may have gaps
 	s.add("b", 8)                        // and be empty
 	want := count(midday, 1, 0)
@@ -162,7 +162,7 @@ func testAddCounts(s *suite) {
 	for i, f := range every.Fields() {
 		*f.(*int64) = 1<<40 + int64(i)
 	}
-	s.add("b", 9, every, every) // twice in one batch: both count
+	s.add("b", 9, every, every) // the same row twice in one batch: both count
 	for _, f := range every.Fields() {
 		*f.(*int64) *= 2
 	}
@@ -170,17 +170,17 @@ func testAddCounts(s *suite) {
 }
 
 func testAddCountsFailed(s *suite) {
-	bad := count(midday+1, 1, 1) // not the beginning of a minute
+	bad := count(midday+1, 1, 1) // the time is not the start of a minute
 	if err := s.Store.AddCounts(s.ctx, metrics.Batch{Node: "a", Seq: 1, Counts: []metrics.CountRow{count(midday, 1, 10), bad}}); err == nil {
 		s.Error("a row in the middle of a minute was added")
 	}
 	s.same("counts", s.counts(metrics.Minute, 1, metrics.KindTotal), noCounts)
 	s.same("due", s.due(midday+aDay), noneDue)
-	s.add("a", 1, count(midday, 1, 10)) // the number was not used up
+	s.add("a", 1, count(midday, 1, 10)) // the rejected batch has not used its number
 	s.same("counts", s.counts(metrics.Minute, 1, metrics.KindTotal), []metrics.CountRow{count(midday, 1, 10)})
 }
 
-// As many rows as do not fit into one statement, and one more.
+// The batch has one row more than one statement can write.
 func testAddCountsLarge(s *suite) {
 	const routes = 1500
 	var rows, want []metrics.CountRow
@@ -213,7 +213,7 @@ func testAddCountsTogether(s *suite) {
 					tenant := uint32((k + node*7) % tenants) // each in another order
 					b.Counts = append(b.Counts, count(midday, tenant, 10), countOf(metrics.KindRoute, "/a", count(midday, tenant, 10)))
 				}
-				for range 2 { // at the same time as the others, and each twice
+				for range 2 { // concurrently with the other batches, and each batch twice
 					if err := at.AddCounts(s.ctx, b); err != nil {
 						s.Errorf("node %d, batch %d: %v", node, i, err)
 					}
@@ -256,12 +256,12 @@ func testAddSketches(s *suite) {
 	write("a", 2, sketch(midday, 1, "a", `["never"]`))
 	s.same("sketches", s.sketches(metrics.Minute, 1, metrics.SketchLimitedKeys),
 		[]metrics.SketchRow{sketch(midday, 1, "a", `["x","z"]`), sketch(midday, 1, "b", `["y"]`)})
-	s.rollUp(midday + anHour) // without counts there is something to roll up all the same
+	s.rollUp(midday + anHour) // a roll-up is due even if there are no counts
 	s.same("rolled up", s.sketches(metrics.Hour, 1, metrics.SketchLimitedKeys), []metrics.SketchRow{sketch(midday, 1, "", `["x","y","z"]`)})
 	s.same("of another", s.sketches(metrics.Hour, 2, metrics.SketchLimitedKeys), []metrics.SketchRow{sketch(midday, 2, "", `["other"]`)})
 }
 
-// refusal is one with something in every field.
+// refusal returns a kept denial with every field set.
 func refusal(n byte, tenant uint32, at time.Time) metrics.Refusal {
 	return metrics.Refusal{
 		ID: [16]byte{15: n}, At: at.UTC().Truncate(time.Microsecond), Tenant: tenant, TenantSlug: "acme", Plan: "pro", PlanVersion: 3,
@@ -283,7 +283,7 @@ func testAddRefusals(s *suite) {
 	at := s.Clock.Now()
 	b := metrics.Batch{Node: "a", Seq: 1, Refusals: []metrics.Refusal{refusal(1, 7, at), refusal(2, 8, at)}}
 	s.must(s.Store.AddCounts(s.ctx, b))
-	b.Seq = 2 // one that is there already does not stop the others
+	b.Seq = 2 // a denial that is already stored does not prevent the others from being stored
 	b.Refusals = []metrics.Refusal{refusal(1, 7, at.Add(time.Hour)), refusal(3, 7, at)}
 	s.must(s.Store.AddCounts(s.ctx, b))
 	for n, tenant := range map[byte]uint32{1: 7, 2: 8, 3: 7} {

@@ -113,6 +113,6 @@ func testDurablePruned(s *suite) {
 	s.same("the states that may be in use", s.journal(""), []enforcement.Stored{long})
 	s.prune(metrics.Retention{})
 	twice := `INSERT INTO durable_states SELECT * FROM durable_states WHERE ends_us < ` + strconv.FormatInt(s.Clock.Now().UnixMicro(), 10)
-	s.must(s.Exec(twice)) // fails while there is a row
+	s.must(s.Exec(twice)) // fails if the table has a row
 	s.same("the states", s.journal(""), []enforcement.Stored{long})
 }

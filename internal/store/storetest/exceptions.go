@@ -32,7 +32,7 @@ func (s *suite) override(o exceptions.Override) exceptions.Override {
 	return o
 }
 
-// newListed is a value that is denied without an end.
+// newListed returns an entry of the deny list that never ends.
 func (s *suite) newListed(tenantID, value string) exceptions.Entry {
 	return exceptions.Entry{TenantID: tenantID, List: exceptions.Deny, Attribute: "user", Value: value, CreatedBy: entry("").Actor}
 }
@@ -63,7 +63,7 @@ func overrideID(o exceptions.Override) string { return o.ID }
 func listedID(n exceptions.Entry) string      { return n.ID }
 func blockID(b exceptions.Block) string       { return b.ID }
 
-// last is the newest line of the log.
+// last returns the newest audit line.
 func (s *suite) last() audit.Entry {
 	s.Helper()
 	return s.lines(audit.Filter{Limit: 1})[0]
@@ -166,7 +166,8 @@ func testListLife(s *suite) {
 	s.must(err)
 	s.same("read", got, want)
 
-	// The same value may be on the other list, or of another attribute; case matters.
+	// The same value may be on the other list, or have another attribute. Upper and lower case are
+	// different.
 	other := s.newListed(acme.ID, n.Value)
 	other.List = exceptions.Allow
 	allowed := s.listed(other)
@@ -198,7 +199,7 @@ func testListLife(s *suite) {
 	s.same("removed", s.since(s.revision()-1).Removed, []snapshot.Tombstone{{Kind: "list_entry", ID: account.ID}})
 	s.wantKind(s.Store.DeleteEntry(s.ctx, acme.ID, account.ID, entry("list_entry.delete")), problem.NotFound, "")
 
-	// What has ended gives way to its successor, though nobody removed it yet.
+	// A new entry replaces an expired one, even if the expired one is not deleted yet.
 	s.Clock.Add(2 * time.Hour)
 	again := s.listed(s.newListed(acme.ID, n.Value))
 	c := s.since(again.Revision - 1)
@@ -308,7 +309,7 @@ func testExceptionsRefusals(s *suite) {
 	}
 }
 
-// many copies a row until there are n more, past the Store.
+// many copies a row directly in the database, until there are n more rows.
 func (s *suite) many(table, columns, id string, n int, change string) {
 	s.Helper()
 	s.must(s.Exec(fmt.Sprintf(`
@@ -324,7 +325,7 @@ func testExceptionsBounds(s *suite) {
 	const override = `tenant_id, policy, attribute, value, prefix, factor, limits` + who
 	first := s.override(s.newOverride(acme.ID, "all"))
 	s.many("overrides", override, first.ID, exceptions.MaxOverrides-2, override)
-	s.override(s.newOverride(acme.ID, "all")) // the last that there is room for
+	s.override(s.newOverride(acme.ID, "all")) // the last override for which there is room
 	_, err := s.Store.CreateOverride(s.ctx, s.newOverride(acme.ID, "all"), entry("override.create"))
 	s.wantKind(err, problem.Conflict, "too_many_overrides")
 
@@ -343,7 +344,7 @@ func testExceptionsBounds(s *suite) {
 	_, err = s.Store.CreateEntry(s.ctx, s.newListed(acme.ID, "one more"), entry("list_entry.create"))
 	s.wantKind(err, problem.Conflict, "too_many_entries")
 
-	// Another tenant's room is its own, and what has ended takes none.
+	// The rows of another tenant and expired rows do not count.
 	s.override(s.newOverride(other.ID, "all"))
 	s.Clock.Add(25 * time.Hour)
 	s.override(s.newOverride(acme.ID, "all"))
@@ -374,7 +375,7 @@ func testExceptionsIsolation(s *suite) {
 		s.Errorf("the other tenant sees %v, %v, %v", overrides, entries, blocks)
 	}
 
-	// The same value on the other tenant's list is its own, and goes with it.
+	// The other tenant may have the same value on its list. Its entry is deleted with this tenant.
 	s.listed(s.newListed(other.ID, "u1"))
 	s.override(s.newOverride(other.ID, "all"))
 	s.block(s.newBlock(other.ID, "all"))
@@ -384,7 +385,7 @@ func testExceptionsIsolation(s *suite) {
 	s.same("entries", c.Entries, []exceptions.Entry{n})
 	s.same("blocks", c.Blocks, []exceptions.Block{b})
 	s.same("policy changes", c.PolicyChanges, []exceptions.Change{{TenantID: acme.ID, Policy: "all", Revision: o.Revision}})
-	// The tenant's tombstone is that of all that was set for it.
+	// The tombstone of the tenant stands for all its exceptions.
 	s.same("removed", s.since(s.revision()-1).Removed, []snapshot.Tombstone{{Kind: "tenant", ID: other.ID}})
 }
 

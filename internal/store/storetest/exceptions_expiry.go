@@ -38,7 +38,7 @@ func testEndExpired(s *suite) {
 	if s.revision() != before {
 		s.Errorf("nothing ended, and the revision rose from %d to %d", before, s.revision())
 	}
-	end(until(time.Hour), 10, 2) // the end is excluded from the life
+	end(until(time.Hour), 10, 2) // an exception is no longer valid at its end
 	at := s.revision()
 	s.same("changes", s.since(before), snapshot.Changes{
 		Revision: before + 1, PolicyChanges: []exceptions.Change{{TenantID: acme.ID, Policy: "all", Revision: at}},
@@ -67,7 +67,7 @@ func testEndExpired(s *suite) {
 	s.same("what is left", s.world().Entries, []exceptions.Entry{stays})
 }
 
-// Several nodes see that the same rows are due.
+// Several nodes find at the same time that the same rows have expired.
 func testEndExpiredAtOnce(s *suite) {
 	const rows, nodes = 24, 4
 	acme := s.tenant("acme", "")

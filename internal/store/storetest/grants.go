@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// newGrant tops up one user for a day.
+// newGrant returns a grant of additional units for one user, valid for a day.
 func (s *suite) newGrant(tenantID, user string) exceptions.Grant {
 	g := exceptions.Grant{
 		TenantID: tenantID, Policy: "all", Limit: "month", Units: 500, Reason: "invoice",

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// onceTests test the answers to requests with an Idempotency-Key.
+// onceTests test the stored responses to requests with an Idempotency-Key.
 var onceTests = []struct {
 	name string
 	run  func(*suite)
@@ -107,7 +107,7 @@ func testOnceAtOnce(s *suite) {
 
 func testOncePruned(s *suite) {
 	s.wantOnce([32]byte{1}, [32]byte{2}, s.creating(s.Store, "one", "first"), "first", false)
-	const twice = `INSERT INTO idempotent_answers SELECT id, body, answer, at FROM idempotent_answers` // fails while there is a row
+	const twice = `INSERT INTO idempotent_answers SELECT id, body, answer, at FROM idempotent_answers` // fails if the table has a row
 	s.prune(metrics.Retention{})
 	if err := s.Exec(twice); err == nil {
 		s.Error("a new answer is deleted")

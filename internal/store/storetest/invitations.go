@@ -27,7 +27,7 @@ func testInvitationLife(s *suite) {
 	s.must(err)
 	s.same("found", got, want)
 
-	// Whatever is asked for, the link says who it makes.
+	// The role and the tenant of the new user come from the invitation, not from the request.
 	asked := s.newUser(accounts.Owner, "")
 	asked.Disabled = true
 	u, err := s.accept(made, asked)
@@ -72,7 +72,8 @@ func testInvitationRefusals(s *suite) {
 	is, member := s.user(accounts.Owner, ""), s.user(accounts.TenantAdmin, acme.ID)
 	link := s.invite(accounts.Invitation{Email: "soon@example.com", Role: accounts.Viewer})
 	setup := s.invite(accounts.Invitation{Role: accounts.Owner})
-	s.invite(accounts.Invitation{Email: strings.ToUpper(is.Email), Role: accounts.Viewer}) // only whoever accepts it is told
+	// only the person who accepts the invitation learns this
+	s.invite(accounts.Invitation{Email: strings.ToUpper(is.Email), Role: accounts.Viewer})
 	before := s.revision()
 	create := func(i accounts.Invitation) error {
 		if i.Hash == [32]byte{} {
@@ -125,7 +126,8 @@ func testInvitationMail(s *suite) {
 		due[0].Event != alerts.EventInvited || due[0].ChannelID != "" {
 		s.Fatalf("queued: %+v", due)
 	}
-	// Each attempt makes a link, which replaces the one before it. The first link stays.
+	// Each attempt to send the e-mail creates a link, which replaces the link of the previous
+	// attempt. The first link stays valid.
 	var links [3][32]byte
 	for n := range links[1:] {
 		links[n] = s.hash()
@@ -199,7 +201,7 @@ func testPasswordLink(s *suite) {
 	s.wantKind(err, problem.NotFound, "")
 
 	link = s.invite(accounts.Invitation{Email: u.Email, Role: u.Role, UserID: u.ID})
-	s.must(s.Exec(`UPDATE users SET disabled = true WHERE id = $1`, u.ID)) // past the Store, which would have ended the link
+	s.must(s.Exec(`UPDATE users SET disabled = true WHERE id = $1`, u.ID)) // directly in the database, because the Store would end the link
 	_, err = s.accept(link, accounts.User{Password: "back"})
 	s.wantKind(err, problem.NotFound, "")
 }

@@ -30,7 +30,7 @@ var nodeTests = []struct {
 	{"nodes that report at once do not stand in each other's way", testNodesTogether},
 }
 
-// node is a report with every field set.
+// node returns a report with every field set.
 func (s *suite) node(name string) nodes.Node {
 	now := s.Clock.stored()
 	return nodes.Node{
@@ -67,7 +67,7 @@ func (s *suite) put(n nodes.Node) {
 	s.must(s.Store.PutNode(s.ctx, n))
 }
 
-// census reads all nodes, by the other Store: another process shows them.
+// census reads all reports with the other Store, as another process does.
 func (s *suite) census() nodes.Census {
 	s.Helper()
 	c, err := s.Other.Census(s.ctx)
@@ -123,14 +123,14 @@ func testNodeRemoved(s *suite) {
 	a, b := s.node("a:8080"), s.node("b:8080")
 	s.put(a)
 	s.put(b)
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second call has nothing to do
 		s.must(s.Store.RemoveNode(s.ctx, a.ID))
 		s.same("left", s.nodeNames(), []string{"b:8080"})
 	}
 }
 
-// A process that was killed and started again is one line for people, unless
-// both are there.
+// If a process was killed and started again, the list shows only the new process, unless both still
+// report.
 func testNodeSuccessor(s *suite) {
 	killed, twin, other := s.node("a:8080"), s.node("a:8080"), s.node("b:8080")
 	for _, n := range []nodes.Node{killed, twin, other} {
@@ -198,12 +198,12 @@ func testNodeMax(s *suite) {
 	}
 	s.must(s.Exec(`INSERT INTO nodes (id, name, seen_at_us, doc) VALUES ` + rows.String()))
 	names := s.nodeNames()
-	if len(names) != nodes.MaxNodes || names[0] != "n0001" { // the one that was seen first is left out
+	if len(names) != nodes.MaxNodes || names[0] != "n0001" { // the node with the oldest report is left out
 		s.Errorf("%d nodes from %q on", len(names), names[0])
 	}
 }
 
-// The Store's own clock stands still and shows another time than the database's.
+// The clock of the Store stands still. It shows another time than the clock of the database.
 func testNodeSeen(s *suite) {
 	n := s.node("a:8080")
 	s.put(n)

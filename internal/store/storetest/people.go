@@ -39,7 +39,7 @@ var peopleTests = []struct {
 	{"a line that cannot be written stops what people do", testPeopleAuditFailure},
 }
 
-// newUser is a person with a password; tenantID "" is the operator's.
+// newUser returns a person with a password. If tenantID is "", the person belongs to the operator.
 func (s *suite) newUser(role accounts.Role, tenantID string) accounts.User {
 	s.count++
 	return accounts.User{
@@ -124,7 +124,7 @@ func testPeopleLines(s *suite) {
 	wrote("user.update", acme.ID, u.ID, u.Email)
 	n := s.session(u.ID)
 	wrote("user.sign_in", acme.ID, u.ID, u.Email)
-	for range 2 { // the second one ends nothing and leaves no line
+	for range 2 { // the second call ends nothing and writes no audit line
 		_, err = s.Store.EndSession(s.ctx, u.ID, n.ID, "", entry("session.end"))
 		s.must(err)
 	}

@@ -223,7 +223,7 @@ func testMaxFormers(s *suite) {
 	}
 	s.same("formers", s.inForce(p.ID)["all"].Formers, want)
 
-	s.Clock.Add(-time.Hour) // a clock that went back does not put ends out of order
+	s.Clock.Add(-time.Hour) // even if the clock goes back, the ends stay in order
 	p = s.revise(p, policy("all", window(100)))
 	formers := s.inForce(p.ID)["all"].Formers
 	if last := len(formers) - 1; formers[last].Until < formers[last-1].Until {
@@ -265,7 +265,7 @@ func testCells(s *suite) {
 		}
 		cells[n] = fmt.Sprint("policy ", i)
 	}
-	// A calendar window has another counter, and comes back with its period.
+	// A calendar window has another counter. If the period comes back, its counter comes back too.
 	monthly := base
 	monthly.Limits = []enforcement.Limit{{
 		Name: "l1", Algorithm: enforcement.FixedWindow, Quota: 10, Window: enforcement.Month.Longest(), Period: enforcement.Month,
@@ -277,13 +277,13 @@ func testCells(s *suite) {
 	made := s.plan("m2", monthly)
 	s.same("the limit in force", s.inForce(made.ID)["api"].Limit, monthly.Limits[0])
 	s.same("the limit in the draft", made.Draft.Policies()[0].Limits[0], monthly.Limits[0])
-	// A bucket has no anchor: one that was left in the document makes no difference.
+	// A bucket has no anchor. An anchor that is left in the document has no effect.
 	anchored := bucket(10, 0)
 	anchored.Anchor = enforcement.Clock
 	if n := number("d", policy("api", anchored, "user", "ip")); cells[n] != "policy 2" {
 		s.Errorf("a bucket with an anchor has cell %d (%s)", n, cells[n])
 	}
-	// token_bucket and gcra have the same counters, whichever was published first.
+	// token_bucket and gcra have the same counters, independent of which was published first.
 	spaced := bucket(30, 0)
 	spaced.Algorithm = enforcement.GCRA
 	if n := number("g", policy("api", spaced, "user", "ip")); cells[n] != "policy 2" {
@@ -297,7 +297,7 @@ func testCells(s *suite) {
 	if !kept || len(limit.Formers) != 1 || limit.Formers[0].Quota != 30 {
 		s.Errorf("a token_bucket that was gcra has %+v, want cell %d with the former quota 30", limit, first)
 	}
-	// A cell is not given again, also when its plan is gone.
+	// The number of a cell is never used again, even if its plan was deleted.
 	gone := s.plan("gone", policy("gone", window(1)))
 	was := s.inForce(gone.ID)["gone"].Cell.Number
 	s.must(s.Store.DeletePlan(s.ctx, gone.ID, gone.Revision, entry("plan.delete")))

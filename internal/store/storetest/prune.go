@@ -24,7 +24,7 @@ func testPruneKeeps(s *suite) {
 	s.same("minutes of the hour that is not", s.counts(metrics.Minute, 1, metrics.KindTotal), []metrics.CountRow{count(day+anHour, 1, 20)})
 	s.same("hours before they are rolled up", s.counts(metrics.Hour, 1, metrics.KindTotal), []metrics.CountRow{count(day, 1, 10)})
 	s.rollUp(day + aDay)
-	// By their age minutes go, hours and days stay.
+	// Minutes are deleted because of their age; hours and days stay.
 	s.prune(metrics.Retention{Minutes: day + anHour + 1, Hours: day, Days: day})
 	s.same("minutes of an hour that is not old enough", s.counts(metrics.Minute, 1, metrics.KindTotal), []metrics.CountRow{count(day+anHour,
 		1, 20)})
@@ -38,8 +38,8 @@ func testPruneKeeps(s *suite) {
 	s.same("days that are old", s.counts(metrics.Day, 1, metrics.KindTotal), noCounts)
 }
 
-// An hour whose minutes are gone is not summed from those that come after, nor
-// is a day.
+// If the minutes of an hour are deleted, the hour is not computed again from minutes that are added
+// later. The same holds for a day.
 func testPruneLate(s *suite) {
 	day := midday - midday%aDay
 	s.add("a", 1, count(day, 1, 10), count(day+aMinute, 1, 20))
@@ -63,7 +63,7 @@ func testPruneLate(s *suite) {
 	s.rollUp(day + 2*aDay)
 	s.same("no hour", s.counts(metrics.Hour, 1, metrics.KindTotal), noCounts)
 	s.same("the day", s.counts(metrics.Day, 1, metrics.KindTotal), []metrics.CountRow{count(day, 1, 1330)})
-	// A note that should not be there is ended, and nothing is lost by it.
+	// A roll-up that should not be due is ended without a loss of counts.
 	s.must(s.Exec(`INSERT INTO roll_ups_due (step, at, n) VALUES ('hour', $1, 1), ('day', $1, 1)`, day))
 	s.rollUp(day + 2*aDay)
 	s.same("the day", s.counts(metrics.Day, 1, metrics.KindTotal), []metrics.CountRow{count(day, 1, 1330)})
@@ -83,7 +83,7 @@ func testPrunePieces(s *suite) {
 		more, err = s.Store.Prune(s.ctx, metrics.Retention{Minutes: midday + anHour})
 		s.must(err)
 		if calls == 0 {
-			// What is half removed is not summed again.
+			// An hour of which some minutes are deleted is not computed again.
 			s.add("b", 1, countOf(metrics.KindRoute, "/0000", count(midday, 1, 10)))
 			s.rollUp(midday + anHour)
 		}
@@ -128,6 +128,6 @@ func testPruneOthers(s *suite) {
 	s.must(s.Store.AddCounts(s.ctx, b))
 	s.same("the mark is kept", s.counts(metrics.Minute, 1, metrics.KindTotal), []metrics.CountRow{count(midday, 1, 10)})
 	s.prune(metrics.Retention{Nodes: now.Unix() + 1})
-	s.add("a", 1, count(midday, 1, 1)) // the node is forgotten: its numbers begin again
+	s.add("a", 1, count(midday, 1, 1)) // the number of the node's last batch is deleted, so its numbers begin again
 	s.same("the mark is gone", s.counts(metrics.Minute, 1, metrics.KindTotal)[0].Requests, int64(11))
 }

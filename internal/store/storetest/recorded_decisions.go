@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// sevenID is a decision's id: its milliseconds, and a number.
+// sevenID returns a UUIDv7 as the ID of a decision. It contains the time in milliseconds and the
+// number n.
 func sevenID(at time.Time, n uint16) (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16|0x7000)
 	id[8] = 0x80
@@ -19,7 +20,7 @@ func sevenID(at time.Time, n uint16) (id [16]byte) {
 	return id
 }
 
-// kept stores n refusals of tenants 1 and 2 in turn, a second apart.
+// kept stores n kept denials, one per second, of tenant 1 and tenant 2 in turn.
 func (s *suite) kept(n int) []metrics.Refusal {
 	s.Helper()
 	b := metrics.Batch{Node: "n", Seq: 1}
@@ -67,7 +68,7 @@ func testRefusalPages(s *suite) {
 	s.same("of a time", s.refusals(metrics.RefusalFilter{From: at(10), To: at(20)}), all[60-20:60-10])
 	s.same("of nobody", s.refusals(metrics.RefusalFilter{Tenant: 3}), []metrics.Refusal{})
 
-	// Pages stay as they are while newer ones come.
+	// A page does not change while newer denials are stored.
 	f := metrics.RefusalFilter{Tenant: 1, Limit: 7}
 	var paged []metrics.Refusal
 	for seq := int64(2); ; seq++ {
@@ -95,7 +96,7 @@ func testRefusalPages(s *suite) {
 }
 
 func testRefusalAttributes(s *suite) {
-	all := s.kept(1200) // more than one piece is looked through
+	all := s.kept(1200) // the Store must read more than one piece of rows
 	var want []metrics.Refusal
 	for i := range all {
 		if all[i].Tenant == 2 && all[i].Attributes[1].Value == "u3" {
@@ -218,7 +219,7 @@ func testAllowedOfTenant(s *suite) {
 func testRefusalReasons(s *suite) {
 	b := metrics.Batch{Node: "n", Seq: 1}
 	reasons := []enforcement.Reason{enforcement.ReasonOverLimit, enforcement.ReasonBlocked, enforcement.ReasonTenantSuspended}
-	for i := range 1300 { // degraded ones in more than one piece that is looked through
+	for i := range 1300 { // the degraded denials are in more than one piece of rows
 		at := s.Clock.Now().Add(time.Duration(i) * time.Second)
 		r := refusal(0, uint32(1+i%2), at)
 		r.ID, r.Reason, r.Degraded = sevenID(at, uint16(i)), reasons[i%3], i%10 == 7
@@ -314,7 +315,8 @@ func testMark(s *suite) {
 	is("a refusal", false)
 }
 
-// Each way in which a row cannot be trusted costs that row, and no page.
+// A row that cannot be decoded is left out, in each of these cases, and the other rows of the page
+// stay.
 func testRefusalBroken(s *suite) {
 	all := s.kept(6)
 	for i, change := range []string{

@@ -49,7 +49,7 @@ func testRollUp(s *suite) {
 			countOf(metrics.KindRoute, "/a", hour(day, 1, 4)), countOf(metrics.KindRoute, "/b", hour(day, 1, 6)),
 		})
 		s.same("another tenant's hours", s.counts(metrics.Hour, 2, metrics.KindTotal)[:1], []metrics.CountRow{hour(day, 2, 1)})
-		// The second time all of it is written anew from the same rows.
+		// The second roll-up writes all rows again from the same rows of minutes.
 		for _, step := range []string{"hour", "day"} {
 			s.must(s.Exec(`INSERT INTO roll_ups_due (step, at, n) VALUES ('`+step+`', $1, 1)`, day))
 		}
@@ -62,7 +62,7 @@ func testRollUpLate(s *suite) {
 	day := midday - midday%aDay
 	s.add("a", 1, count(day, 1, 10))
 	s.rollUp(day + 2*aDay)
-	s.add("b", 1, count(day, 1, 100), count(day+5*anHour, 1, 1000)) // the database was away for this node
+	s.add("b", 1, count(day, 1, 100), count(day+5*anHour, 1, 1000)) // this node could not reach the database before
 	s.same("due again", s.due(day+2*aDay), []metrics.RollUp{{Step: metrics.Hour, At: day}, {Step: metrics.Hour, At: day + 5*anHour}})
 	s.rollUp(day + 2*aDay)
 	want := count(day, 1, 110)
@@ -70,8 +70,8 @@ func testRollUpLate(s *suite) {
 	s.same("days", s.counts(metrics.Day, 1, metrics.KindTotal), []metrics.CountRow{count(day, 1, 1110)})
 }
 
-// More tenants than one transaction sums have their rows of every kind, and
-// those of another hour stay out of them.
+// There are more tenants than one transaction adds up. All of them get rows of every kind, without
+// the counts of another hour.
 func testRollUpManyTenants(s *suite) {
 	day := midday - midday%aDay
 	var rows []metrics.CountRow
@@ -92,7 +92,7 @@ func testRollUpManyTenants(s *suite) {
 	}
 }
 
-// A count that is added after a roll-up started is in its rows, or the roll-up is due
+// A count that is added after a roll-up has started is in the new rows, or the roll-up is due
 // again.
 func testRollUpMeanwhile(s *suite) {
 	r := metrics.RollUp{Step: metrics.Hour, At: midday}
@@ -112,7 +112,7 @@ func testRollUpMeanwhile(s *suite) {
 	s.rollUp(midday + anHour)
 	s.same("counts", s.counts(metrics.Hour, 1, metrics.KindTotal), []metrics.CountRow{count(midday, 1, 110)})
 	s.same("sketches", s.sketches(metrics.Hour, 1, metrics.SketchLimitedKeys), []metrics.SketchRow{sketch(midday, 1, "", `["x","y"]`)})
-	// One that is not due is left alone.
+	// A roll-up that is not due changes nothing.
 	s.must(s.Exec(`UPDATE counts_hours SET requests = 1`))
 	s.must(s.Store.RollUp(s.ctx, r, joined))
 	if rows := s.counts(metrics.Hour, 1, metrics.KindTotal); len(rows) != 1 || rows[0].Requests != 1 {
@@ -120,8 +120,8 @@ func testRollUpMeanwhile(s *suite) {
 	}
 }
 
-// A roll-up that another one overtakes does not remove the note of a batch that
-// comes after that.
+// If another roll-up has finished first, a roll-up does not delete the record of a batch that was
+// added after that.
 func testRollUpOvertaken(s *suite) {
 	r := metrics.RollUp{Step: metrics.Hour, At: midday}
 	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{
@@ -145,7 +145,7 @@ func testRollUpOvertaken(s *suite) {
 	s.same("sketches", s.sketches(metrics.Hour, 1, metrics.SketchLimitedKeys), []metrics.SketchRow{sketch(midday, 1, "", `["x","y"]`)})
 }
 
-// Two nodes add, two roll up, and one prunes, all at once: in the end each step
+// Two nodes add counts, two roll up, and one prunes, all at the same time. At the end, each step
 // has every request.
 func testRollUpConcurrent(s *suite) {
 	const batches = 60

@@ -64,7 +64,7 @@ func testFactorLife(s *suite) {
 		s.Errorf("another user has %v and %d codes", list, left)
 	}
 
-	// A step of an authenticator app is used once and never goes back.
+	// Each step of an authenticator app is used only once, and the stored step never decreases.
 	use := func(f accounts.Factor, step int64) error {
 		f.Step, f.UsedAt = step, s.Clock.Now()
 		return s.Store.UseFactor(s.ctx, f)
@@ -104,7 +104,7 @@ func testFactorLife(s *suite) {
 	}
 	s.wantKind(s.Store.PutRecoveryCodes(s.ctx, other.ID, fresh, entry("a")), problem.Conflict, "no_second_factor")
 
-	// Factors are removed one by one; the codes go with the last.
+	// Factors are removed one by one. The recovery codes are removed with the last factor.
 	remove := func(userID, id string, required bool) error {
 		return s.Store.RemoveFactor(s.ctx, userID, id, required, entry("second_factor.remove"))
 	}
@@ -203,7 +203,7 @@ func testPendingSignIns(s *suite) {
 	}
 	s.wantKind(s.Store.ConfirmSession(s.ctx, nobody, later), problem.NotFound, "")
 
-	// The number is bounded, and a change of rights ends them.
+	// The number of pending sign-ins is bounded. A change of rights ends all of them.
 	oldest := s.pending(u.ID)
 	for range accounts.MaxPending {
 		p = s.pending(u.ID)
@@ -231,7 +231,7 @@ func testPendingSignIns(s *suite) {
 	s.wantKind(err, problem.NotFound, "")
 }
 
-// again is a user with the revision that is stored.
+// again returns the user with the stored revision.
 func (s *suite) again(u accounts.User) accounts.User {
 	s.Helper()
 	now, err := s.Store.User(s.ctx, u.ID)
@@ -304,7 +304,7 @@ func testResealFactors(s *suite) {
 	s.same("of ann", list, []accounts.Factor{one, key})
 	list, _ = s.factors(bob.ID)
 	s.same("of bob", list, []accounts.Factor{two})
-	// A sign-in that read the secret before it was replaced does not put it back.
+	// A sign-in that read the secret before it was replaced does not restore the old secret.
 	stale := one
 	stale.Data, stale.Step, stale.UsedAt = []byte("secret"), 8, s.Clock.Now()
 	s.must(s.Store.UseFactor(s.ctx, stale))

@@ -95,7 +95,7 @@ func testSessionOver(s *suite) {
 	if signedIn(idle, at.Add(accounts.SessionIdle)) {
 		s.Error("a session is found when it was idle for so long")
 	}
-	if !signedIn(idle, at.Add(accounts.SessionIdle-time.Second)) { // which notes that it was seen
+	if !signedIn(idle, at.Add(accounts.SessionIdle-time.Second)) { // signedIn also stores the time of use
 		s.Error("a session is over before it was idle for so long")
 	}
 	now := at
@@ -176,7 +176,7 @@ func testEndOverSessions(s *suite) {
 	}
 }
 
-// copies adds so many sessions like one past the Store.
+// copies adds copies of a session directly in the database.
 func (s *suite) copies(id string, statements, rows int) {
 	s.Helper()
 	for range statements {
@@ -193,5 +193,5 @@ func (s *suite) copies(id string, statements, rows int) {
 	}
 }
 
-// of is a column of the session that is copied.
+// of returns an SQL expression for a column of the session that is copied.
 func of(column string) string { return `(SELECT ` + column + ` FROM sessions WHERE id = $1)` }

@@ -17,7 +17,7 @@ var sharingTests = []struct {
 	{"an owner has a maximum of shared links", testSharedLinkBound},
 }
 
-// sharedLink makes a link of an owner that lasts an hour.
+// sharedLink creates a link of an owner that is valid for an hour.
 func (s *suite) sharedLink(tenantID string, content []byte) sharing.Link {
 	s.Helper()
 	at := s.Clock.stored()

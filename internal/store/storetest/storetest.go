@@ -1,7 +1,7 @@
-// Package storetest is the suite that store passes on each engine: the
-// contracts of tenants.Store, plans.Store, exceptions.Store, accounts.Store,
-// accounts.PeopleStore, audit.Store, audit.Verifier, metrics.Store,
-// nodes.Store, alerts.Store, sharing.Store, savedfilters.Store and snapshot.Source, in tests.
+// Package storetest contains the tests that package store passes on each engine. They test the
+// contracts of tenants.Store, plans.Store, exceptions.Store, accounts.Store, accounts.PeopleStore,
+// audit.Store, audit.Verifier, metrics.Store, nodes.Store, alerts.Store, sharing.Store,
+// savedfilters.Store and snapshot.Source.
 package storetest
 
 import (
@@ -58,27 +58,26 @@ type Store interface {
 	NoteSetting(ctx context.Context, name, value string, e audit.Entry) error
 }
 
-// A Fixture is a fresh, migrated, empty database.
+// A Fixture is an empty database with the current schema.
 type Fixture struct {
 	Store Store
-	// Other is a second Store on the same database, as another process has it.
+	// Other is a second Store on the same database, like the Store of another process.
 	Other Store
-	// Clock is what both ask for the time.
+	// Clock is the clock of both Stores.
 	Clock *Clock
-	// Exec runs a statement on the database past the Store.
+	// Exec runs a statement directly on the database, without the Store.
 	Exec func(statement string, args ...any) error
-	// Unguard are the statements that take away what keeps the audit log from
-	// being changed.
+	// Unguard contains the statements that remove the protection of the audit log against changes.
 	Unguard []string
 }
 
-// A Clock stands still until it is moved.
+// A Clock stands still until a test changes its time.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewClock makes a clock that shows nanoseconds in a zone: a Store keeps neither.
+// NewClock returns a clock whose time has nanoseconds and a time zone. A Store stores neither.
 func NewClock() *Clock {
 	return &Clock{now: time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.FixedZone("", 3600))}
 }
@@ -171,7 +170,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	}
 }
 
-// A suite is one test with what all of them need.
+// A suite contains the data that each test needs.
 type suite struct {
 	*testing.T
 	Fixture
@@ -196,7 +195,7 @@ func (s *suite) wantKind(err error, kind problem.Kind, code string) {
 	}
 }
 
-// same checks values by content; an empty slice is as good as none.
+// same compares values by content. A nil slice equals an empty slice.
 func (s *suite) same(what string, got, want any) {
 	s.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
@@ -303,7 +302,7 @@ func bucket(quota, burst int64) enforcement.Limit {
 	return enforcement.Limit{Algorithm: enforcement.TokenBucket, Quota: quota, Burst: burst, Window: time.Second}
 }
 
-// world returns all rows, as a snapshot that starts now reads them.
+// world returns all rows, as a node reads them for its first snapshot.
 func (s *suite) world() snapshot.Changes {
 	s.Helper()
 	return s.since(0)
@@ -323,7 +322,7 @@ func (s *suite) revision() int64 {
 	return n
 }
 
-// inForce gives the limits of a published plan, by policy slug.
+// inForce returns the limits of a published plan, by policy slug.
 func (s *suite) inForce(planID string) map[string]plans.Published {
 	s.Helper()
 	limits := make(map[string]plans.Published)

@@ -231,7 +231,7 @@ func testKeyUses(s *suite) {
 	revision, lines := s.revision(), len(s.lines(audit.Filter{}))
 	at := s.Clock.Now().UTC().Truncate(time.Millisecond)
 	uses := []tenants.KeyUse{{ID: k.ID, At: at}, {ID: o.ID, At: at.Add(time.Second)}}
-	for range 600 { // more than one statement; keys that are gone
+	for range 600 { // more keys than one statement updates, and keys that do not exist
 		uses = append(uses, tenants.KeyUse{ID: audit.NewID(), At: at})
 	}
 	s.must(s.Store.AddKeyUses(s.ctx, nil))
@@ -310,7 +310,7 @@ func testKeysCreatedBy(s *suite) {
 	root := made("", "", never, tenants.ScopeManage)
 	a := made(acme.ID, root.ID, never)
 	expired := made(acme.ID, a.ID, s.Clock.Now().Add(time.Minute))
-	b := made(acme.ID, expired.ID, never) // its creator has ended, and counts all the same
+	b := made(acme.ID, expired.ID, never) // its creator has ended, but still counts as the creator
 	c := made(other.ID, root.ID, never)
 	s.key(acme.ID) // of a person
 	s.Clock.Add(time.Hour)
@@ -385,7 +385,8 @@ func testNotify(s *suite) {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(s.ctx)
 	go func() { done <- s.Store.Notify(ctx, func() { changed <- struct{}{} }) }()
-	// The first edits may come before anybody listens, so there are as many as it takes.
+	// The first edits may happen before the Store listens for notifications. Therefore the test
+	// makes edits until a notification arrives.
 	for n, heard := 0, false; !heard; n++ {
 		s.tenant(fmt.Sprintf("t%d", n), "")
 		select {

@@ -18,7 +18,7 @@ var togetherTests = []struct {
 	{"nothing that is changed together takes no revision", testTogetherUnchanged},
 }
 
-// makes returns the work that makes tenants and reads each.
+// makes returns a function that creates tenants and reads each of them.
 func (s *suite) makes(slugs ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, slug := range slugs {

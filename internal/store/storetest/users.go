@@ -47,7 +47,7 @@ func testUserLife(s *suite) {
 	s.must(s.Store.DeleteUser(s.ctx, made.ID, entry("user.delete")))
 	_, err = s.Store.User(s.ctx, made.ID)
 	s.wantKind(err, problem.NotFound, "")
-	_, err = s.Store.CreateUser(s.ctx, ask, false, entry("user.create")) // address and link are free again
+	_, err = s.Store.CreateUser(s.ctx, ask, false, entry("user.create")) // the address and the provider identity can be used again
 	s.must(err)
 	if c := s.since(changed.Revision); len(c.Removed) != 0 {
 		s.Errorf("people left tombstones: %v", c.Removed)
@@ -158,7 +158,7 @@ func testSetup(s *suite) {
 	}
 }
 
-// atOnce calls do n times at once, in two processes, and returns the number of successes.
+// atOnce calls do n times concurrently, in two processes, and returns the number of successes.
 func (s *suite) atOnce(n int, do func(at Store, i int) error) (well int, refused []error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -185,7 +185,7 @@ func (s *suite) atOnce(n int, do func(at Store, i int) error) (well int, refused
 func testLastOwner(s *suite) {
 	owner := s.user(accounts.Owner, "")
 	s.user(accounts.Editor, "")
-	// None of these can sign in as an owner.
+	// None of these users can sign in as an owner.
 	disabled, powerless := s.newUser(accounts.Owner, ""), s.newUser(accounts.Owner, "")
 	disabled.Disabled, powerless.Password = true, ""
 	for _, u := range []accounts.User{disabled, powerless} {

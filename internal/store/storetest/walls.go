@@ -38,7 +38,7 @@ var noTenant = []string{
 	"Watched", "AllMaintenances", "Advance", "ClaimDeliveries", "EndAttempt", "PruneAlerts",
 	"ResealFactors", "Once", "AddCounts", "WriteJournal", "ReadJournal", "AddKeyUses", "TakeLease", "DropLease",
 	"RollUpsDue", "RollUp", "Prune", "Kept", "Mark",
-	// Of one person, whom the service holds against its tenant.
+	// Methods about one person; the service checks that the person belongs to the tenant.
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
 	"Factors", "AddFactor", "RemoveFactor", "ResetFactors", "UseFactor", "PutRecoveryCodes", "UseRecoveryCode", "CreatePending",
 	// Of whoever has the secret.
