@@ -67,7 +67,7 @@ func (p *played) add(c *call, s *stepAnswer) {
 		p.change(c, s)
 		return
 	}
-	words, row := laneWords[p.form.mode], views.LaneCall{At: c.at, Call: c.words(), Left: -1}
+	words, row := laneWords[p.form.mode], views.LaneCall{At: c.at, Call: c.words()}
 	if s.Replayed {
 		p.repeated++
 		row.Answer = "The first answer again"
@@ -94,7 +94,7 @@ func (p *played) add(c *call, s *stepAnswer) {
 	if !p.form.numbered() {
 		return
 	}
-	row.Answer, row.Left = words.PassedColumn, l.Remaining
+	row.Answer, row.Left = words.PassedColumn, views.Count(l.Remaining).Exact
 	if within == 0 {
 		row.Answer, row.Again = words.DidColumn, passesIn(l.Retry)
 	}
@@ -130,7 +130,7 @@ func (p *played) change(c *call, s *stepAnswer) {
 	if r == nil {
 		return
 	}
-	row := views.LaneCall{At: c.at, Call: c.words(), Left: s.Limits[0].Remaining, Answer: "Too late"}
+	row := views.LaneCall{At: c.at, Call: c.words(), Left: views.Count(s.Limits[0].Remaining).Exact, Answer: "Too late"}
 	f := &p.form.reservation
 	switch {
 	case s.Problem != "":

@@ -76,7 +76,7 @@ type LaneMark struct {
 type LaneCall struct {
 	At           int64
 	Call, Answer string
-	Left         int64  // -1: the answer does not have it
+	Left         string // the units left after the call; "" if the answer does not have them
 	Again, Waits string // as in LaneMark
 }
 
@@ -291,17 +291,6 @@ func (l *Lane) rows() []LaneMark {
 		}
 	}
 	return list
-}
-
-// shownCalls returns the calls that the table has.
-func (l *Lane) shownCalls() []LaneCall { return l.Calls[:min(len(l.Calls), laneRows)] }
-
-// leftAfter returns the number of units that were left after the call.
-func (c *LaneCall) leftAfter() string {
-	if c.Left < 0 {
-		return ""
-	}
-	return Count(c.Left).Exact
 }
 
 // tone returns "over" if more units than the quota were allowed within the length of one window.

@@ -1243,7 +1243,7 @@ func laneCalls(l Lane) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			for _, c := range l.shownCalls() {
+			for _, c := range l.Calls[:min(len(l.Calls), laneRows)] {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 83, "<tr data-call=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1300,7 +1300,7 @@ func laneCalls(l Lane) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = textCell(c.leftAfter()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = textCell(c.Left).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
