@@ -110,7 +110,7 @@ type serveSettings struct {
 	SMTPUser string `name:"smtp-user" help:"User at the mail server, with HEADGATE_SMTP_PASSWORD; empty: no sign-in."`
 	SMTPTLS  string `name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"starttls: change to TLS before anything is sent (port 587). tls: TLS from the first byte (port 465). none: for a mail server on this machine."`
 
-	// Secrets. They have no flag: secrets reads them from the environment or from files.
+	// These settings are secrets and have no flags. The function secrets reads them from the environment or from files.
 	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword, SecretsKey, SecretsKeyOld, EnvoyKey string `kong:"-"`
 
 	getenv func(string) string // reads the environment variables of OpenTelemetry

@@ -48,7 +48,7 @@ const (
 	shareCount = 4096 // of budget.shares
 )
 
-// overflow is the partition of all overflow counters.
+// overflow is the value of Key.Partition that identifies an overflow counter.
 var overflow = enforcement.Overflow
 
 // A Limiter stores its counters in the memory of this process. It is safe for

@@ -32,8 +32,8 @@ func (c *calls) leave(generation uint32) { c.running[generation].Add(-1) }
 // Such a call gets no answer and therefore no state, so await need not wait for it.
 const mostAwaited = 2 * time.Second
 
-// await waits until the calls that run now have ended. Only one goroutine may call it at a
-// time.
+// await waits for the end of all calls that were running when await was called. Only one goroutine
+// may call it at a time.
 func (c *calls) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, mostAwaited)
 	defer cancel()

@@ -47,7 +47,7 @@ func (p *People) needsSecond(u User) bool { return u.SecondFactor || p.requires(
 // requires reports whether a role requires a second factor.
 func (p *People) requires(role Role) bool { return slices.Contains(p.required, role) }
 
-// pend creates a pending sign-in and returns the *SecondFactorError with its token.
+// pend creates a pending sign-in. It returns a *SecondFactorError that contains the token of this sign-in.
 func (p *People) pend(ctx context.Context, u User) error {
 	token, hash := newSecret()
 	now := p.instant()

@@ -172,8 +172,8 @@ type Store interface {
 	CreateGrant(ctx context.Context, g Grant, e audit.Entry) (Grant, error)
 	DeleteGrant(ctx context.Context, tenantID, id string, e audit.Entry) error
 
-	// NoteReset writes the audit line of a reset. Apart from the revision, it changes no data,
-	// because the counters are not in the database.
+	// NoteReset writes the audit line of a reset of counters. It changes nothing else but the revision
+	// of the database, because the counters are not in the database.
 	NoteReset(ctx context.Context, tenantID string, e audit.Entry) error
 
 	// EndExpired deletes at most limit exceptions that have expired at now, in one edit, and

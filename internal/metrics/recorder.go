@@ -47,8 +47,8 @@ type Config struct {
 	// Reservations returns the number of outstanding reservations, and how many this node has
 	// created and ended. Default: no metrics about them.
 	Reservations func() enforcement.ReservationCounts
-	// ConcurrencyLeases returns how many leases of concurrency limits were held and ended. Default: no
-	// metrics about them.
+	// ConcurrencyLeases returns how often leases of concurrency limits were held, released and revoked since
+	// the start of the node. Default: no metrics about leases.
 	ConcurrencyLeases func() enforcement.LeaseCounts
 	// Log returns the number of log lines that could not be written. Default: no metrics about
 	// it.

@@ -114,7 +114,7 @@ type Retention struct {
 	// it also deletes the oldest ones.
 	Refusals    int64
 	MaxRefusals int
-	// Nodes is a time. If a node has added no batch since Nodes, Prune deletes the stored number of
-	// the node's last batch.
+	// Nodes is a time, too. Prune deletes the sequence number of a node's last
+	// batch if the node has added no batch since that time.
 	Nodes int64
 }

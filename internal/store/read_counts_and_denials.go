@@ -240,9 +240,8 @@ const (
 	refusalsPiece  = 500
 )
 
-// Refusals returns the kept decisions that match f in descending order of their IDs, which is
-// newest first. Refusals leaves out rows that it cannot decode, and logs one line about all such
-// rows together.
+// Refusals returns the stored denials and sampled allowed decisions that match f, newest first.
+// Refusals leaves out rows that it cannot decode, and logs one line about all such rows together.
 func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metrics.Refusal, error) {
 	if f.Limit <= 0 {
 		f.Limit = refusalsUsual

@@ -348,8 +348,8 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at, grant
 	return &after
 }
 
-// requests converts the pace to a steady stream of requests: one request with the cost cost in
-// every interval of interval microseconds. ok is false if the pace is 0 or unknown.
+// requests converts the pace to a steady stream of equal requests. cost is the cost of each request,
+// and interval the time between two requests in microseconds. ok is false if the pace is 0 or unknown.
 func (p *Pace) requests() (cost, interval int64, ok bool) {
 	minutely := p.PerMinute + p.RefusedPerMinute
 	if !p.Known || minutely <= 0 || p.Requests <= 0 {

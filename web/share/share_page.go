@@ -302,8 +302,8 @@ func (w *Sharer) Open(c echo.Context) (sharing.Link, []byte, error) {
 	return w.links.Open(c.Request().Context(), c.Param("token"))
 }
 
-// Context returns a copy of the context c in which the page of a link is rendered. The copy has the
-// parameters, the time zone and the tenant of the link, and the rights of a viewer.
+// Context returns a copy of the context c for the page of a link. The copy has the parameters, the
+// time zone and the tenant of the link, and the rights of a viewer.
 func (w *Sharer) Context(c echo.Context, l sharing.Link) (echo.Context, error) {
 	v := web.Visitor{
 		User:    accounts.User{ID: l.ID, TenantID: l.TenantID, Role: accounts.Viewer},

@@ -173,6 +173,6 @@ type Empty struct {
 	// KeyAction is the address of a form that creates an API key. The page of the new key then
 	// shows the command with this key. "" means that there is no form.
 	KeyAction string
-	// Link leads to the page for the next step. If there is none, its Text is "".
+	// Link leads to the page for the next step. Without a next step, Link.Text is "".
 	Link Link
 }

@@ -29,8 +29,8 @@ type SecondStep struct {
 	HasCode bool // the person has an authenticator app or recovery codes
 	Passkey *PasskeyForm
 	Next    string
-	// AppURL and PasskeyURL are the addresses of the forms that add the first second factor. They
-	// are "" if the person has a second factor.
+	// AppURL and PasskeyURL are the addresses of the forms with which a person without a second
+	// factor adds one. They are "" if the person has a second factor.
 	AppURL, PasskeyURL string
 	Faults             []Fault
 }

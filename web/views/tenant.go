@@ -15,7 +15,7 @@ type TenantHome struct {
 	Traffic       Traffic
 }
 
-// Left is the remaining quota of a tenant: of each policy, for some of its keys.
+// Left is the remaining quota of a tenant. For each policy, it has the remaining quota of some keys.
 type Left struct {
 	// Error says why the remaining quota is unknown. Otherwise it is "".
 	Error string
