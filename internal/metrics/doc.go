@@ -26,7 +26,8 @@
 //	counts.go                     the counts in a row, and the key of a row
 //	store.go                      the contract of the Store, which has the rows in a database
 //	drain_shards.go               takes the counts since the last drain out of the shards
-//	flusher.go, flush_backlog.go  writes drained counts to the Store
+//	flusher.go                    writes drained counts to the Store
+//	unflushed_counts.go           the drained counts that are in no batch yet
 //	roller.go                     rolls minutes up to hours and days, on one node
 //
 //	analytics.go                  Analytics, and queries for traffic and kept denials

@@ -22,7 +22,7 @@
 //	replay.go            replays counted requests against the arithmetic of limits
 //	trace_replay.go      reads traced requests, and compiles the plans that decide them again
 //	trace_keys.go        when the state of the counters of a key is known
-//	trace_decide.go      decides traced requests again with the engine
+//	replay_one_side.go   decides traced requests again with the engine
 //	trace_figures.go     what the decisions about traced requests say about figures
 //	tenant_minutes.go    the counts of one tenant and its keys by minute
 //	denial_figures.go    sums over tenants, routes and keys

@@ -6,12 +6,12 @@
 // Config.NewLimiter creates this Limiter. Only the clock of the Limiter is simulated. If a scenario
 // cannot be played, the output is an error line that names the invalid field.
 //
-//	scenario.go         reads and validates a scenario
-//	limits_in_force.go  the limits in force, and how set_limits changes them
-//	steps.go            plays the steps in order
-//	engine_steps.go     reservations, idempotent checks and grants, which an enforcement.Engine plays
-//	result_line.go      writes the line with the results
-//	run_scenarios.go    Run and RunOne: lines in, lines out
+//	scenario.go                     reads and validates a scenario
+//	limits_in_force.go              the limits in force, and how set_limits changes them
+//	steps.go                        plays the steps in order
+//	reservation_and_grant_steps.go  reservations, idempotent checks and grants, which an enforcement.Engine plays
+//	result_line.go                  writes the line with the results
+//	run_scenarios.go                Run and RunOne: lines in, lines out
 //
 // The package does not depend on HTTP, SQL, tenants or plans.
 package simulation

@@ -64,7 +64,7 @@ var opNames = [...]string{
 }
 
 // modes maps each op up to release to the mode of the request to the limiter. set_limits makes no
-// request. An engine plays the other ops; see engine_steps.go.
+// request. An engine plays the other ops; see reservation_and_grant_steps.go.
 var modes = [...]enforcement.Mode{
 	check: enforcement.Enforce, peek: enforcement.Peek, force: enforcement.Force, refund: enforcement.Refund,
 	reset: enforcement.Reset, takeUpTo: enforcement.TakeUpTo, acquire: enforcement.Enforce, release: enforcement.Release,
