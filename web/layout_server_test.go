@@ -53,7 +53,7 @@ func TestPagesDoNotShift(t *testing.T) {
 		b.Do(chromedp.Navigate(origin + path))
 		browser.Evaluate[bool](b, settled)
 		if score := browser.Evaluate[float64](b, shifted); score > mostShift {
-			t.Errorf("%s: layout shift %.4f, at most %.2f", path, score, mostShift)
+			t.Errorf("%s: layout shift %.4f, at most %.2f:\n%s", path, score, mostShift, strings.Join(browser.Evaluate[[]string](b, shifts), "\n"))
 		}
 	}
 	// The score is not zero of a page that shifts.

@@ -93,12 +93,12 @@ const moved = `(() => {
 	}).map(([name, was]) => name + ": " + was + " -> " + (now.get(name) ?? "gone")).slice(0, 5);
 })()`
 
-// shifts returns the layout shifts since spots was evaluated, and what they moved.
+// shifts returns the layout shifts since spots was evaluated, or of the whole page, and what they moved.
 const shifts = `(() => {
 	const o = new PerformanceObserver(() => {});
 	o.observe({ type: "layout-shift", buffered: true });
 	const at = (r) => [r.left, r.top, r.width, r.height].map(Math.round).join(",");
-	return o.takeRecords().filter((e) => e.startTime > window.spotsAt).map((e) => e.value.toFixed(4) + " at " + Math.round(e.startTime) + " ms: " +
+	return o.takeRecords().filter((e) => e.startTime > (window.spotsAt ?? 0)).map((e) => e.value.toFixed(4) + " at " + Math.round(e.startTime) + " ms: " +
 		e.sources.map((s) => (s.node?.outerHTML ?? s.node?.data ?? "").slice(0, 60) + " " + at(s.previousRect) + " -> " + at(s.currentRect)).join("; "));
 })()`
 
@@ -205,6 +205,52 @@ func TestTabsStayWhereTheyAreScrolled(t *testing.T) {
 		if where := browser.Evaluate[string](b, `location.pathname`); where != "/tenants/acme" {
 			t.Errorf("at %d px, a click on the first tab leads to %s", width, where)
 		}
+	}
+}
+
+// A page of which only a part has arrived is not painted yet, because the grids of its cards depend on what follows.
+func TestAHalfPageIsNotPainted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.laidOut(t)
+	rest := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/tenants/acme" {
+			w.handler.ServeHTTP(rw, r)
+			return
+		}
+		r.Header.Del("Accept-Encoding")
+		page := httptest.NewRecorder()
+		w.handler.ServeHTTP(page, r)
+		first, second, found := strings.Cut(page.Body.String(), "</figure>")
+		if !found {
+			t.Error("the page has no figure")
+		}
+		for name, values := range page.Header() {
+			rw.Header()[name] = values
+		}
+		rw.Header().Del("Content-Length")
+		_, _ = rw.Write([]byte(first + "</figure>"))
+		_ = http.NewResponseController(rw).Flush()
+		<-rest
+		_, _ = rw.Write([]byte(second))
+	}))
+	t.Cleanup(server.Close)
+	b := browser.Start(t, server.URL)
+	b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"]})
+	b.Do(chromedp.EmulateViewport(1280, 800))
+	_, err := chromedp.Call(b.Context, page.Navigate, page.NavigateParams{URL: server.URL + "/tenants/acme"})
+	must(t, err)
+	// Enough time to paint what has arrived.
+	browser.Evaluate[bool](b, `new Promise((done) => {
+		const look = () => (document.querySelector("main figure") ? setTimeout(() => done(true), 1000) : setTimeout(look, 20));
+		look();
+	})`)
+	close(rest)
+	browser.Evaluate[bool](b, until(`document.readyState === "complete"`))
+	browser.Evaluate[bool](b, settled)
+	if list := browser.Evaluate[[]string](b, shifts); len(list) > 0 {
+		t.Errorf("layout shifts:\n%s", strings.Join(list, "\n"))
 	}
 }
 
