@@ -13,7 +13,6 @@ import (
 // Bounds of the fields of a tenant or a key.
 const (
 	MaxName   = 200 // characters
-	maxZone   = 64  // bytes; every IANA name is shorter
 	maxScopes = 4
 
 	MinKeys, MostKeys = 1000, 1_000_000_000 // bounds of Document.MaxKeys
@@ -50,9 +49,7 @@ func faults(f *problem.Fields, d Document) {
 	if d.Plan != "" {
 		f.Slug("/plan", d.Plan)
 	}
-	if !validZone(d.TimeZone) {
-		f.Add("/time_zone", "must be the name of an IANA time zone, like Europe/Berlin or UTC")
-	}
+	f.TimeZone("/time_zone", d.TimeZone)
 	if d.BillingAnchorDay < 1 || d.BillingAnchorDay > 31 {
 		f.Add("/billing_anchor_day", "must be 1 to 31")
 	}
@@ -65,16 +62,6 @@ func faults(f *problem.Fields, d Document) {
 	if d.SampleAllowed > MaxSample {
 		f.Add("/sample_allowed", "must be 0 to %d", MaxSample)
 	}
-}
-
-// validZone reports whether name is in the time zone database. It rejects "" and "Local", because
-// the meaning of "Local" differs between nodes.
-func validZone(name string) bool {
-	if name == "" || name == "Local" || len(name) > maxZone {
-		return false
-	}
-	_, err := time.LoadLocation(name)
-	return err == nil
 }
 
 // NewKey holds those fields of a new key that an administrator sets.

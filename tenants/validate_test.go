@@ -60,6 +60,8 @@ func TestValidate(t *testing.T) {
 		{"zone", func(d *Document) { d.TimeZone = "Europe/Berlin" }, nil},
 		{"zone unknown", func(d *Document) { d.TimeZone = "Mars/Olympus" }, []string{"/time_zone"}},
 		{"zone of the machine", func(d *Document) { d.TimeZone = "Local" }, []string{"/time_zone"}},
+		{"zone of the host", func(d *Document) { d.TimeZone = "localtime" }, []string{"/time_zone"}},
+		{"zone of the host with leap seconds", func(d *Document) { d.TimeZone = "right/Europe/Berlin" }, []string{"/time_zone"}},
 		{"zone a path", func(d *Document) { d.TimeZone = "../etc/passwd" }, []string{"/time_zone"}},
 		{"day 31", func(d *Document) { d.BillingAnchorDay = 31 }, nil},
 		{"day 32", func(d *Document) { d.BillingAnchorDay = 32 }, []string{"/billing_anchor_day"}},

@@ -24,13 +24,12 @@ const (
 	ZoneParam = "tz"
 	// tenantZone is the value of the cookie that selects the time zone of the page's tenant.
 	tenantZone = "tenant"
-	maxZone    = 64 // bytes; every IANA name is shorter
 )
 
-// LoadZone returns a zone of the time zone database. It rejects "Local", whose meaning depends
-// on the machine.
+// LoadZone returns a zone of the time zone database. It rejects names that only some hosts know, see
+// problem.ValidTimeZone.
 func LoadZone(name string) (*time.Location, bool) {
-	if name == "" || name == "Local" || len(name) > maxZone {
+	if !problem.ValidTimeZone(name) {
 		return nil, false
 	}
 	zone, err := time.LoadLocation(name)

@@ -43,7 +43,7 @@ func TestChooseTimeZone(t *testing.T) {
 			t.Errorf("%s: the cookie is %v", test.chosen, got)
 		}
 	}
-	for _, name := range []string{"", "Local", "Mars/Olympus", "../etc/passwd", strings.Repeat("a", 65)} {
+	for _, name := range []string{"", "Local", "localtime", "posix/UTC", "Mars/Olympus", "../etc/passwd", strings.Repeat("a", 65)} {
 		if r := w.post("/preferences/zone", "owner", url.Values{"zone": {name}}); r.Code != http.StatusUnprocessableEntity || len(r.Result().Cookies()) > 0 {
 			t.Errorf("%q: %d %v", name, r.Code, r.Result().Cookies())
 		}

@@ -109,9 +109,7 @@ func (d *Document) validate(f *problem.Fields, operator bool, now time.Time) {
 	if _, err := url.ParseQuery(d.Query); err != nil || len(d.Query) > maxQuery {
 		f.Add("/query", "must be a query of at most %d bytes", maxQuery)
 	}
-	if _, err := time.LoadLocation(d.Zone); err != nil || d.Zone == "" || d.Zone == "Local" {
-		f.Add("/time_zone", "must be a time zone like Europe/Berlin")
-	}
+	f.TimeZone("/time_zone", d.Zone)
 	switch life := d.ExpiresAt.Sub(now); {
 	case life <= 0:
 		f.Add("/expires_at", "must be in the future")

@@ -28,6 +28,8 @@ func TestCalendarWindows(t *testing.T) {
 		strings.Replace(berlin, "Europe/Berlin", "Europe/Atlantis", 1):                   "time_zone",
 		strings.Replace(berlin, "Europe/Berlin", "", 1):                                  "time_zone",
 		strings.Replace(berlin, "Europe/Berlin", "Local", 1):                             "time_zone",
+		strings.Replace(berlin, "Europe/Berlin", "localtime", 1):                         "time_zone",
+		strings.Replace(berlin, "Europe/Berlin", "posix/Europe/Berlin", 1):               "time_zone",
 		strings.Replace(berlin, `"billing_anchor_day":15`, `"billing_anchor_day":0`, 1):  "billing_anchor_day",
 		strings.Replace(berlin, `"billing_anchor_day":15`, `"billing_anchor_day":32`, 1): "billing_anchor_day",
 		strings.Replace(berlin, "fixed_window", "sliding_window_counter", 1):             "limits[0].window",

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
@@ -87,8 +88,6 @@ type step struct {
 	units          int64  // of the grant
 }
 
-const wantZone = "must be the name of an IANA time zone, like Europe/Berlin or UTC"
-
 // read decodes and validates a scenario. The error is a *problem.Problem. If there is an error,
 // idKnown says whether s.id was read before the error.
 func read(line []byte) (s scenario, idKnown bool, err error) {
@@ -104,8 +103,8 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 		case "start_ms":
 			s.start = d.Int(0, maxInstant)
 		case "time_zone":
-			if s.zone = d.Text(); s.zone == "" || s.zone == "Local" { // time.LoadLocation would accept both
-				d.Fail(wantZone)
+			if s.zone = d.Text(); !problem.ValidTimeZone(s.zone) {
+				d.Fail(problem.TimeZoneForm)
 			}
 		case "billing_anchor_day":
 			s.day = int(d.Int(1, 31))
@@ -129,7 +128,7 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 	_ = d.End() // d keeps the first error, which Err returns later
 	var unknown error
 	if s.calendar, unknown = enforcement.NewCalendar(s.zone, s.day); unknown != nil {
-		d.FailAt("/time_zone", wantZone)
+		d.FailAt("/time_zone", problem.TimeZoneForm)
 	}
 	if delay && s.mode != enforcement.PolicyDelay {
 		d.FailAt("/delay_ms", "only mode delay takes a delay")

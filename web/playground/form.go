@@ -169,8 +169,8 @@ func (g *playForm) readWindow() {
 		return
 	}
 	c, err := enforcement.NewCalendar(g.zone, int(g.day))
-	if err != nil {
-		g.faults.Add("/time_zone", "must be the name of an IANA time zone, like Europe/Berlin or UTC")
+	if err != nil || g.zone != "" && !problem.ValidTimeZone(g.zone) {
+		g.faults.Add("/time_zone", problem.TimeZoneForm)
 		return
 	}
 	from := time.UnixMilli(epoch)

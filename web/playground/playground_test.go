@@ -203,6 +203,7 @@ func TestPlayedCalendarWindowsGrantsAndPlaces(t *testing.T) {
 		playing("grant", "0"), playing("grant", "5", "mode", "degrade"), playing("grant", "5", "quota", "0"), playing("hold", "month"), playing("max_rollover", "x"),
 		playing("window", "month", "time_zone", "Mars/Base", "duration", "40d"), playing("time_zone", "Europe/Berlin"), playing("billing_anchor_day", "2"),
 		playing("window", "month", "billing_anchor_day", "32", "duration", "40d"), playing("window", "month", "time_zone", "Local", "duration", "40d"),
+		playing("window", "month", "time_zone", "localtime", "duration", "40d"),
 		playing("max_rollover", "5"), playing("hold", "5s"), playing("grant", "5", "algorithm", "token_bucket"),
 		playing("max_rollover", "5", "window", "month", "duration", "40d", "algorithm", "token_bucket"),
 	} {

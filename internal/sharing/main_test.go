@@ -1,0 +1,9 @@
+package sharing
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/testseed"
+)
+
+func TestMain(m *testing.M) { testseed.Main(m) }
