@@ -186,8 +186,9 @@ func (r *Request) RecordKey() (key Key, ok bool) {
 //   - In a log, Adjust changes the entry that the request made.
 //   - A bucket has no windows. Some of the charged units may have refilled since, and must not
 //     be returned a second time. So Adjust computes the level that the bucket would now have
-//     without other charges, and returns at most the capacity minus this level. Additional
-//     units can put the bucket into debt.
+//     without later charges, and the level of a bucket that was full at the time of the charge.
+//     It returns at most the difference. Both levels are carried over to the numbers in force.
+//     Additional units can put the bucket into debt.
 //   - If receipt.Cost is 0, the request charged no window. Adjust charges the cost now.
 //   - If the counter was reset or scaled since (CarryReset, CarryProportional), Adjust returns
 //     nothing. It also returns nothing if the caller has an older revision than the state,
@@ -209,8 +210,9 @@ func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt, lease *L
 		after = m.Charge(s, rev, now, delta)
 		return after, s.A - after.A
 	case m.Algorithm.Bucket():
-		unused, _ := m.Settle(receipt.State, rev, now)
-		room := min(receipt.Capacity, m.Capacity) - unused.A
+		alone, _ := m.Settle(receipt.State, rev, now)
+		full, _ := m.Settle(State{Rev: receipt.State.Rev, A: receipt.Capacity, T: receipt.State.T}, rev, now)
+		room := min(full.A, m.Capacity) - alone.A // full.A can be above the capacity if the charge had later numbers
 		after = m.Refund(s, min(-delta, max(room, 0)))
 		return after, s.A - after.A
 	case s.Rev == 0:

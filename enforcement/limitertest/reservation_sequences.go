@@ -2,6 +2,7 @@ package limitertest
 
 import (
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -274,9 +275,13 @@ func (n *counter) adjustBucket(c *enforcement.Charge, after *counter, now, delta
 	if delta > 0 {
 		n.charge(c.Meter, c.Rev, now, delta, lease)
 	} else {
-		// alone is the bucket as it would be without other charges.
+		// alone is the bucket as it would be without later charges, and full is a bucket that was full at the time of
+		// the charge.
 		alone, _ := after.at(c.Meter, c.Rev, now)
-		room := min(c.Receipt.Capacity, c.Meter.Capacity) - floor(alone.level).Int64()
+		full := after.clone()
+		full.level = new(big.Rat).SetInt64(c.Receipt.Capacity)
+		full, _ = full.at(c.Meter, c.Rev, now)
+		room := min(floor(full.level).Int64(), c.Meter.Capacity) - floor(alone.level).Int64()
 		n.refund(c.Meter, min(-delta, max(room, 0)), lease.ID)
 	}
 	return before - floor(n.level).Int64()

@@ -3,6 +3,7 @@ package limitertest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // Reservations runs the tests of reservations. The Limiter must be an enforcement.Reserver.
 func Reservations(t *testing.T, factory Factory) {
 	t.Helper()
-	for _, tt := range append(reservationTests, grantReservationTests...) {
+	for _, tt := range slices.Concat(reservationTests, carriedReservationTests, grantReservationTests) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tt.run(newWorld(t, factory))

@@ -66,8 +66,9 @@ local function adjust(c, p, cost, was, r, a, b, t, capacity, id)
     if delta > 0 then
       after = min(before, max(before - delta, -p.room - max(p.x + p.room, 1)))
     elseif c.r ~= 0 then
-      local _, unused = settle(p, r, a, b, t)
-      after = max(min(before + min(-delta, max(min(capacity, p.x) - unused, 0)), p.x), before)
+      local _, alone = settle(p, r, a, b, t)
+      local _, full = settle(p, r, capacity, 0, t)
+      after = max(min(before + min(-delta, max(min(full, p.x) - alone, 0)), p.x), before)
     end
     if after ~= before then
       c.sa = after
