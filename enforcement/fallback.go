@@ -260,8 +260,9 @@ func (w *call) keepMade(it *item, request *Request, o *Outcome, s localSpans) {
 		if s.softLimits[k-it.soft.from].Rule.OnFailure != OnFailureLocal {
 			continue
 		}
-		// In mode TakeUpTo, the outcome does not say how many units a soft policy took.
-		if request.Mode == TakeUpTo || request.Mode != Force && !o.made(request.Charges, at) {
+		// In mode TakeUpTo, a charge with less left than the check took counts as made with all that the check took:
+		// only the share of this node had less left, and the outcome does not say how much.
+		if request.Mode != Force && !o.made(request.Charges, at) {
 			w.charges[k].Cost = 0
 		}
 		at++

@@ -2,6 +2,7 @@ package enforcement_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -225,5 +226,44 @@ func TestOutageJournalRestoresWhatFailed(t *testing.T) {
 	chargeOutageJournal(e)
 	if left := leftShared(t, e, s); left != 80 {
 		t.Errorf("%d left after 5 times 4, want 80", left)
+	}
+}
+
+// A check in mode TakeUpTo charges soft policies too: with what it took, as the shared limiter does.
+func TestOutageJournalOfTakeUpTo(t *testing.T) {
+	t.Parallel()
+	rule := func(policy string, cell uint32, mode enforcement.PolicyMode, a enforcement.Algorithm, quota int64) enforcement.RuleSpec {
+		return enforcement.RuleSpec{
+			Policy: policy, Mode: mode, OnFailure: enforcement.OnFailureLocal, Limits: []enforcement.RuleLimit{limit("l", cell, a, quota, 100*time.Hour)},
+		}
+	}
+	for _, c := range []struct {
+		hard int64 // quota of the enforced policy; its share of a node is the half
+		want []int64
+		what string
+	}{
+		{1000, []int64{970, 970, 970, 10}, "30 taken; of the last policy, the third check found nothing left"},
+		{24, []int64{12, 988, 988, 18}, "12 taken"},
+	} {
+		s := subject(t,
+			rule("hard", 1, enforcement.PolicyEnforce, enforcement.FixedWindow, c.hard),
+			rule("soft", 2, enforcement.PolicyDegrade, enforcement.FixedWindow, 1000),
+			rule("later", 3, enforcement.PolicyDelay, enforcement.TokenBucket, 1000),
+			rule("small", 4, enforcement.PolicyDegrade, enforcement.FixedWindow, 30),
+		)
+		e, shared, _, _ := newFault(2)
+		shared.down = true
+		for range 3 {
+			decide(e, s, enforcement.Check{Cost: 10, Mode: enforcement.TakeUpTo})
+		}
+		shared.down = false
+		chargeOutageJournal(e)
+		var left []int64
+		for _, l := range decide(e, s, enforcement.Check{Cost: 0, Mode: enforcement.Peek}).Limits {
+			left = append(left, l.Remaining)
+		}
+		if !slices.Equal(left, c.want) {
+			t.Errorf("hard %d: %d left, want %d: %s", c.hard, left, c.want, c.what)
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package enforcement_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -296,4 +298,45 @@ func TestReservationWithoutLimits(t *testing.T) {
 	} else {
 		w.is(w.change(settled(d.Reservation.ID)), d.Reservation.ID+" settled", "settled")
 	}
+}
+
+// damaging is a limiter whose store has cut the records of reservations.
+type damaging struct{ enforcement.Limiter }
+
+func (l damaging) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+	l.Limiter.Take(ctx, requests, outcomes)
+	for i := range outcomes {
+		if found := outcomes[i].Record; found != nil {
+			record := *found
+			record.Data = record.Data[:len(record.Data)-5]
+			outcomes[i].Record = &record
+		}
+	}
+}
+
+// A damaged record is as if there were none. The log says so.
+func TestDamagedRecords(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	w := newReserving(t, enforcement.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	w.reserve("r1", "60")
+	check := w.refundable("10")
+	w.shared.Limiter = damaging{w.shared.Limiter}
+	for i, call := range []func() error{
+		func() error { _, err := w.engine.Reservation(t.Context(), w.s, "r1"); return err },
+		func() error { _, _, err := w.engine.RefundCheck(t.Context(), w.s, check.ID, "k"); return err },
+		func() error {
+			settle := settled("r1")
+			_, _, err := w.engine.ChangeReservation(t.Context(), w.s, &settle)
+			return err
+		},
+	} {
+		if err := call(); !problem.Is(err, problem.NotFound) {
+			t.Errorf("call %d: %v, want not found", i, err)
+		}
+		if lines := strings.Count(log.String(), "its record is invalid"); lines != i+1 {
+			t.Errorf("call %d: %d lines in the log: %s", i, lines, log.String())
+		}
+	}
+	w.is(w.left(), "3 30", "left")
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -79,7 +80,7 @@ func (c *ReservationChange) cost(r *Rule, data *reservationData, estimate int64)
 	return estimate
 }
 
-// errNoReservation is the error if the tenant has no reservation with the ID.
+// errNoReservation is the error if the tenant has no reservation with the ID, or if the store has damaged its record.
 var errNoReservation = problem.New(problem.NotFound,
 	"no such reservation: it does not exist, was answered with degraded: true, or ended more than 10 minutes ago")
 
@@ -214,7 +215,8 @@ func (e *Engine) readRecord(ctx context.Context, s *Subject, key Key) (record *R
 		return nil, nil, 0, errNoReservation
 	}
 	if data, err = readReservation(o.Record); err != nil {
-		return nil, nil, 0, err
+		e.logger.LogAttrs(ctx, slog.LevelWarn, "a reservation or a refundable check cannot be used: its record is invalid", slog.Any("err", err))
+		return nil, nil, 0, errNoReservation
 	}
 	return o.Record, data, o.At, nil
 }
