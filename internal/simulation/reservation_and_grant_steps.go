@@ -197,8 +197,23 @@ func (s *runner) engineStep(ctx context.Context, p *policy, step *step) (answer,
 	} else {
 		a.state = string(changed.State)
 		p.keep(changed)
+		a.charge(changed)
 	}
 	return a, nil
+}
+
+// charge sets what a reservation that has ended stays charged on each limit.
+func (a *answer) charge(r *enforcement.Reserved) {
+	if r.State == enforcement.ReservationActive {
+		return
+	}
+	for i := range a.limits {
+		for k := range r.Limits {
+			if a.limits[i].name == r.Limits[k].Limit {
+				a.limits[i].charged = &r.Limits[k].Cost
+			}
+		}
+	}
 }
 
 // messageOf returns the message of a problem.

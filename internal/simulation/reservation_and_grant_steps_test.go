@@ -23,7 +23,7 @@ func playedSteps(t *testing.T, members string) []string {
 		if strings.Contains(text, `"allowed": true, "allowed_count"`) {
 			words[0] = "ok"
 		}
-		for _, name := range []string{"granted", "replayed", "reservation", "problem", "remaining", "near_limit"} {
+		for _, name := range []string{"granted", "replayed", "reservation", "problem", "remaining", "near_limit", "charged"} {
 			for _, part := range strings.Split(text, `"`+name+`": `)[1:] {
 				value := part[:strings.IndexAny(part, ",}")]
 				words = append(words, name+"="+strings.Trim(value, `"`))
@@ -72,15 +72,22 @@ func TestReservations(t *testing.T) {
 		"ok granted=0 replayed=true reservation=active remaining=4 near_limit=50",
 		"no granted=0 problem=the idempotency key…",
 		"no granted=0 remaining=4 near_limit=50",
-		"ok granted=0 reservation=settled remaining=8",
-		"ok granted=0 replayed=true reservation=settled remaining=8",
+		"ok granted=0 reservation=settled remaining=8 charged=2",
+		"ok granted=0 replayed=true reservation=settled remaining=8 charged=2",
 		"no granted=0 problem=reservation a was settled at…",
 		"no granted=0 problem=no such reservation: it does not exist…",
 		"ok granted=3 reservation=active remaining=5 near_limit=50",
 		"ok granted=0 reservation=active remaining=5 near_limit=50",
-		"ok granted=0 reservation=released remaining=8",
+		"ok granted=0 reservation=released remaining=8 charged=0",
 		"ok granted=3 reservation=active remaining=5 near_limit=50",
 		"no granted=0 problem=reservation e ended by itself at…",
+	)
+	// The window ends before the settle, so the estimate stays charged.
+	sameSteps(t, playedSteps(t, tenAnHour+`"steps":[
+		{"at_ms":0,"op":"reserve","reservation":"a","cost":6,"ttl_ms":7200000},
+		{"at_ms":3600000,"op":"settle","reservation":"a","cost":2}]`),
+		"ok granted=6 reservation=active remaining=4 near_limit=50",
+		"ok granted=0 reservation=settled remaining=10 charged=6",
 	)
 	// A reservation that expires keeps its cost, or returns it.
 	for expiry, left := range map[string]string{"": "4", `"reservation_expiry":"keep",`: "4", `"reservation_expiry":"refund",`: "10"} {

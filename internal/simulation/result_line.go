@@ -34,6 +34,9 @@ type limitAnswer struct {
 	remaining, rolledOver  int64
 	nearLimit              int // the highest warning threshold that the limit has reached, in percent; 0 if there is none
 	resetAfter, retryAfter int64
+	// charged is the number of units that a reservation stays charged on the limit. Only the answers to steps that end
+	// a reservation have it; it is nil in others.
+	charged *int64
 }
 
 // A line is a line of JSON output. Each of its methods appends a part of the line and returns
@@ -83,6 +86,9 @@ func (l line) step(a *answer) line {
 		l = append(append(l, `{"name": `...), quoted(m.name)...)
 		l = strconv.AppendBool(append(l, `, "allowed": `...), m.allowed)
 		l = strconv.AppendInt(append(l, `, "remaining": `...), m.remaining, 10)
+		if m.charged != nil {
+			l = strconv.AppendInt(append(l, `, "charged": `...), *m.charged, 10)
+		}
 		if m.rolledOver > 0 {
 			l = strconv.AppendInt(append(l, `, "rolled_over": `...), m.rolledOver, 10)
 		}

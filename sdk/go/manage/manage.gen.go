@@ -3360,6 +3360,9 @@ type SimulationResultStepsItemLimitsItem struct {
 	Allowed bool `json:"allowed"`
 	// Units left.
 	Remaining int64 `json:"remaining"`
+	// The units that the reservation stays charged on the limit, if the step ended it. Absent
+	// otherwise.
+	Charged *int64 `json:"charged,omitzero"`
 	// The units that were rolled over into the window, in addition to the quota. Absent if there are
 	// none.
 	RolledOver *int64 `json:"rolled_over,omitzero"`

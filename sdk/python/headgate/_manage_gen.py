@@ -2031,6 +2031,7 @@ class SimulationResultStepsItemLimitsItem(TypedDict):
     name: str
     allowed: bool
     remaining: int
+    charged: NotRequired[int]
     rolled_over: NotRequired[int]
     near_limit: NotRequired[int]
     reset_after_ms: int

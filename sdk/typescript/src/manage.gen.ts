@@ -2787,6 +2787,8 @@ export interface SimulationResult {
       allowed: boolean;
       /** Units left. */
       remaining: number;
+      /** The units that the reservation stays charged on the limit, if the step ended it. Absent otherwise. */
+      charged?: number;
       /** The units that were rolled over into the window, in addition to the quota. Absent if there are none. */
       rolled_over?: number;
       /** The highest threshold of `warn_at` that is reached, in percent. Absent if none is. */
