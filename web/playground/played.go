@@ -18,7 +18,7 @@ type played struct {
 
 	reservations []*playedReservation
 	repeated     int64 // requests that got the answer of an earlier one
-	twice        int64 // requests that were allowed again, without a key
+	twice        int64 // requests that were allowed again: without a key, or with one that was no longer known
 }
 
 type playedAnswer struct {
@@ -52,6 +52,7 @@ type stepAnswer struct {
 	Problem     string `json:"problem"`
 	Limits      []struct {
 		Remaining int64  `json:"remaining"`
+		Charged   int64  `json:"charged"` // by the reservation that the step ended
 		Reset     int64  `json:"reset_after_ms"`
 		Retry     *int64 `json:"retry_after_ms"`
 	} `json:"limits"`
@@ -138,17 +139,28 @@ func (p *played) change(c *call, s *stepAnswer) {
 		r.until = c.at + f.life.Milliseconds()
 		row.Answer = "Extended to " + lengthWords(r.until)
 	case c.op == opGiveBack:
-		r.ended, row.Answer = c.op, "Given back"
-		p.giveBack(r, p.form.cost)
+		r.ended, row.Answer = c.op, "Given back"+p.ended(r, s.Limits[0].Charged, 0)
 	default:
 		cost := p.form.cost
 		if f.cost != nil {
 			cost = *f.cost
 		}
-		r.ended, row.Answer = c.op, "Settled with "+views.Count(cost).Exact
-		p.giveBack(r, p.form.cost-cost)
+		r.ended, row.Answer = c.op, "Settled with "+views.Count(cost).Exact+p.ended(r, s.Limits[0].Charged, cost)
 	}
 	p.calls = append(p.calls, row)
+}
+
+// ended notes how many units a reservation stays charged after its end. If these are not cost, it returns words
+// that say so. The places of a concurrency limit are free after the end, whatever the cost.
+func (p *played) ended(r *playedReservation, charged, cost int64) string {
+	if !r.charged || p.limit.Algorithm == enforcement.Concurrency {
+		return ""
+	}
+	p.giveBack(r, p.form.cost-charged)
+	if charged == cost {
+		return ""
+	}
+	return "; stays charged with " + views.Count(charged).Exact
 }
 
 // giveBack notes that the end of a reservation gave units back.
@@ -177,7 +189,7 @@ func (p *played) end() {
 			continue
 		}
 		r.ended = expired
-		if p.form.reservation.expiry == enforcement.RefundExpired {
+		if p.form.reservation.expiry == enforcement.RefundExpired && p.limit.Algorithm != enforcement.Concurrency {
 			p.giveBack(r, p.form.cost)
 		}
 	}
@@ -208,14 +220,24 @@ func (p *played) ends() (parts []string) {
 		}
 		parts = append(parts, fmt.Sprintf("Reservations: %s%s.", views.Count(n).Exact, list))
 	}
-	switch {
-	case p.repeated > 0:
+	if p.repeated > 0 {
 		parts = append(parts, fmt.Sprintf("Repetitions that got the first answer and charged nothing: %s.", views.Count(p.repeated).Exact))
-	case p.twice > 0:
-		parts = append(parts, fmt.Sprintf("Requests that were charged twice, because they were sent again without a key: %s.",
-			views.Count(p.twice).Exact))
+	}
+	if p.twice > 0 {
+		parts = append(parts, fmt.Sprintf("Requests that were charged twice, because %s: %s.", p.whyTwice(), views.Count(p.twice).Exact))
 	}
 	return parts
+}
+
+// whyTwice returns why requests that were sent again were charged twice.
+func (p *played) whyTwice() string {
+	switch f := p.form; {
+	case f.again.how != withKey:
+		return "they were sent again without a key"
+	case f.reservation.made:
+		return "an id is known until " + views.Elapsed(enforcement.ReservationKept) + " after the end of its reservation"
+	}
+	return "a key is known for " + views.Elapsed(enforcement.IdempotencyPeriod)
 }
 
 // words returns the name of a call with a number.
