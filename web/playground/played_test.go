@@ -40,7 +40,7 @@ func TestWhyRequestsAreChargedTwice(t *testing.T) {
 		want  string
 	}{
 		"without a key": {[]string{"times", "0", "duration", "30m", "again", "no_key"}, "charged twice, because they were sent again without a key: 1."},
-		"with a key": {[]string{"times", "0", "duration", "30m", "again", "key"}, "Repetitions that got the first answer and charged nothing: 1."},
+		"with a key":    {[]string{"times", "0", "duration", "30m", "again", "key"}, "Repetitions that got the first answer and charged nothing: 1."},
 		"with a key, late": {
 			[]string{"times", "0", "duration", "30m", "again", "key", "again_after", "11m"},
 			"charged twice, because a key is known for 10m: 1.",
