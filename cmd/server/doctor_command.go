@@ -15,6 +15,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/headgate/headgate/api/envoy"
+	"github.com/headgate/headgate/api/resp"
 	"github.com/headgate/headgate/enforcement/redis"
 	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/store"
@@ -349,7 +351,7 @@ func samePort(a, b string) bool {
 }
 
 // port checks one listener address. The address is correct if this process can listen at it, or if
-// a node already listens at it.
+// a node already serves the protocol of the setting at it.
 func (e *examination) port(ctx context.Context, setting, addr string) {
 	if validAddr(addr) != nil {
 		return // the method settings has reported this error
@@ -360,26 +362,38 @@ func (e *examination) port(ctx context.Context, setting, addr string) {
 		e.ok(setting, "%s is free", addr)
 		return
 	}
-	asked, scheme, path := addr, "http", "/livez"
-	switch {
-	case setting == "metrics-addr":
-		path = "/metrics"
-	case e.TLSCertFile != "":
-		scheme = "https"
-	}
-	if setting == "resp-addr" || setting == "envoy-addr" {
-		asked, path = e.Addr, "/readyz" // these ports do not serve HTTP; if the node is ready, it has opened them
-	}
-	host, port, _ := net.SplitHostPort(asked)
+	host, port, _ := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	if _, failure := e.get(ctx, scheme+"://"+net.JoinHostPort(host, port)+path); failure != nil {
-		e.fail(setting, "Stop the other program, or set another "+settingName(setting)+".",
-			"%s, and no node answers at %s: %s", err, asked, failure)
+	if failure := e.serves(ctx, setting, net.JoinHostPort(host, port)); failure != nil {
+		e.fail(setting, "Stop the other program, or set another "+settingName(setting)+".", "%s, and no node serves at it: %s", err, failure)
 		return
 	}
-	e.ok(setting, "%s is in use, and a node serves at %s", addr, asked)
+	e.ok(setting, "%s is in use, and a node serves at it", addr)
+}
+
+// serves returns an error if no node serves the protocol of a setting at addr.
+func (e *examination) serves(ctx context.Context, setting, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, e.Wait)
+	defer cancel()
+	scheme, path := "http", "/livez"
+	var secure *tls.Config
+	if e.TLSCertFile != "" {
+		scheme = "https"
+		// The certificate of a local address has the public name. Nothing secret is sent.
+		secure = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
+	}
+	switch setting {
+	case "resp-addr":
+		return resp.Probe(ctx, addr, secure)
+	case "envoy-addr":
+		return envoy.Probe(ctx, addr, secure)
+	case "metrics-addr":
+		scheme, path = "http", "/metrics"
+	}
+	_, err := e.get(ctx, scheme+"://"+addr+path)
+	return err
 }
 
 // publicURL checks that a node answers at the public URL, and compares the node's clock with the

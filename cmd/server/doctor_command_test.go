@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	"github.com/headgate/headgate/internal/cli"
 )
 
@@ -89,7 +91,7 @@ func TestDoctorOfRunningNode(t *testing.T) {
 		t.Error(err)
 	}
 	for _, setting := range []string{"addr", "resp-addr", "envoy-addr"} {
-		expect(t, found, setting, statusOK, "is in use, and a node serves at "+settings["HEADGATE_ADDR"])
+		expect(t, found, setting, statusOK, "is in use, and a node serves at it")
 	}
 	expect(t, found, "database", statusOK, "schema version")
 	expect(t, found, "public-url", statusOK, node.origin)
@@ -110,10 +112,47 @@ func TestDoctorFindsPortsThatCollide(t *testing.T) {
 	_, port, _ := net.SplitHostPort(settings["HEADGATE_ADDR"])
 	settings["HEADGATE_METRICS_ADDR"] = ":" + port
 	found, _ := examine(t, settings)
-	expect(t, found, "addr", statusError, "no node answers at")
+	expect(t, found, "addr", statusError, "no node serves at it")
 	expect(t, found, "metrics-addr", statusError, ":"+port+" has the port of HEADGATE_ADDR")
-	expect(t, found, "resp-addr", statusError, "no node answers at "+settings["HEADGATE_ADDR"])
+	expect(t, found, "resp-addr", statusError, `answers HELLO with "HTTP/1.1 400 Bad Request"`)
 	expect(t, found, "envoy-addr", statusOK, "is free")
+}
+
+// A node that serves checks does not make another program on its other ports a node.
+func TestDoctorFindsOtherProgramsOnPorts(t *testing.T) {
+	t.Parallel()
+	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())})
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	calls, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	go func() { _ = server.Serve(calls) }()
+	defer server.Stop()
+	for _, test := range []struct{ resp, envoy, ofResp, ofEnvoy string }{
+		{web.Listener.Addr().String(), web.Listener.Addr().String(), `answers HELLO with "HTTP/1.1 400 Bad Request"`, "does not answer as a gRPC server"},
+		{calls.Addr().String(), calls.Addr().String(), "answers HELLO with", "does not serve Envoy's rate limits"},
+		{silent.Addr().String(), silent.Addr().String(), "does not answer HELLO", "does not answer as a gRPC server"},
+	} {
+		settings := map[string]string{
+			"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_ADDR": strings.TrimPrefix(node.origin, "http://"),
+			"HEADGATE_RESP_ADDR": test.resp,
+		}
+		found, _ := examine(t, settings)
+		expect(t, found, "addr", statusOK, "a node serves at it")
+		expect(t, found, "resp-addr", statusError, test.ofResp)
+		delete(settings, "HEADGATE_RESP_ADDR")
+		settings["HEADGATE_ENVOY_ADDR"] = test.envoy
+		found, _ = examine(t, settings)
+		expect(t, found, "envoy-addr", statusError, test.ofEnvoy)
+	}
 }
 
 // Each problem of an installation is a finding of its own. One problem does not hide another.
@@ -149,7 +188,7 @@ func TestDoctorFindsFaults(t *testing.T) {
 	expect(t, found, "secrets", statusError, secret)
 	expect(t, found, "database", statusError, "")
 	expect(t, found, "redis", statusError, gone)
-	expect(t, found, "addr", statusError, "no node answers")
+	expect(t, found, "addr", statusError, "no node serves")
 	expect(t, found, "trusted-proxies", statusError, "::/0")
 	expect(t, found, "public-url", statusWarning, gone)
 	expect(t, found, "settings", statusError, `did you mean "HEADGATE_REDIS_STRICT"?`)
