@@ -65,6 +65,11 @@ var bootstrapKey = func() *snapshot.Key {
 // same for all, so that it does not reveal which keys exist.
 var errUnauthenticated = problem.New(problem.Unauthenticated, "a valid API key is needed, as Authorization: Bearer hg_…")
 
+// errBootstrapEnded is the error for the bootstrap key while an operator key exists. Only a caller who
+// knows the bootstrap key gets it.
+var errBootstrapEnded = problem.New(problem.Unauthenticated, "the bootstrap key ended when an operator key was created: "+
+	"use that key, or create one on the node with headgate key create")
+
 // errForeign is the error for access to another tenant. It is the same whether that tenant
 // exists or not.
 var errForeign = problem.New(problem.Forbidden, "this key reaches only its own tenant")
@@ -130,10 +135,13 @@ func (a *API) holder(token string, sent bool) (caller, error) {
 			return caller{current, key}, nil
 		}
 	}
-	if a.bootstrap != nil && subtle.ConstantTimeCompare(hash[:], a.bootstrap[:]) == 1 && !current.HasOperatorKey() {
-		return caller{current, bootstrapKey}, nil
+	if a.bootstrap == nil || subtle.ConstantTimeCompare(hash[:], a.bootstrap[:]) == 0 {
+		return caller{}, errUnauthenticated
 	}
-	return caller{}, errUnauthenticated
+	if current.HasOperatorKey() {
+		return caller{}, errBootstrapEnded
+	}
+	return caller{current, bootstrapKey}, nil
 }
 
 // maxToken bounds the length of a token in bytes. The bootstrap key may have this length; other

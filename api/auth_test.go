@@ -146,7 +146,7 @@ func TestBootstrapKey(t *testing.T) {
 	key := strings.Repeat("b", 32)
 	empty, _ := snapshot.Compile(nil, snapshot.Changes{}, snapshot.Options{})
 	w := newWorld(t, func(c *api.Config) { c.BootstrapKey = key })
-	if a := w.do(call{method: "GET", path: "/v1/tenants", key: key}); a.status != 401 {
+	if a := w.do(call{method: "GET", path: "/v1/tenants", key: key}); a.status != 401 || !strings.Contains(a.body, "the bootstrap key ended") {
 		t.Error("while an operator key exists:", a)
 	}
 	w = newWorld(t, func(c *api.Config) {
@@ -156,7 +156,7 @@ func TestBootstrapKey(t *testing.T) {
 	if a := w.do(call{method: "GET", path: "/v1/tenants", key: key}); a.status != 200 {
 		t.Error("without one:", a)
 	}
-	if a := w.do(call{method: "GET", path: "/v1/tenants", key: key + "b"}); a.status != 401 {
+	if a := w.do(call{method: "GET", path: "/v1/tenants", key: key + "b"}); a.status != 401 || strings.Contains(a.body, "bootstrap") {
 		t.Error("another one:", a)
 	}
 }
