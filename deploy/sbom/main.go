@@ -86,6 +86,7 @@ func component(path, version string, licenses []string) cyclonedx.Component {
 var kinds = []struct{ phrase, id string }{
 	{"Apache License", "Apache-2.0"},
 	{"Mozilla Public License", "MPL-2.0"},
+	{"CC0 1.0 Universal", "CC0-1.0"},
 	{"Permission is hereby granted, free of charge", "MIT"},
 	{"Permission to use, copy, modify, and", "ISC"},
 	{"Neither the name", "BSD-3-Clause"},

@@ -10,6 +10,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/dchest/siphash"
+
 	"github.com/headgate/headgate/enforcement"
 )
 
@@ -94,36 +96,8 @@ func NewTraceKey(tenantID, policy string) TraceKey {
 	return TraceKey{binary.LittleEndian.Uint64(sum[:8]), binary.LittleEndian.Uint64(sum[8:16])}
 }
 
-// Hash returns SipHash-1-3 of a partition, of which each key is counted. Unlike other SipHashes, it has no block
-// for the length, because all partitions have the same.
-func (k *TraceKey) Hash(partition *[16]byte) uint64 {
-	s := sipState{k[0] ^ 0x736f6d6570736575, k[1] ^ 0x646f72616e646f6d, k[0] ^ 0x6c7967656e657261, k[1] ^ 0x7465646279746573}
-	for _, m := range [2]uint64{binary.LittleEndian.Uint64(partition[:8]), binary.LittleEndian.Uint64(partition[8:])} {
-		s[3] ^= m
-		s.round()
-		s[0] ^= m
-	}
-	s[2] ^= 0xff
-	s.round()
-	s.round()
-	s.round()
-	return s[0] ^ s[1] ^ s[2] ^ s[3]
-}
-
-type sipState [4]uint64
-
-func (s *sipState) round() {
-	s[0] += s[1]
-	s[1] = bits.RotateLeft64(s[1], 13) ^ s[0]
-	s[0] = bits.RotateLeft64(s[0], 32)
-	s[2] += s[3]
-	s[3] = bits.RotateLeft64(s[3], 16) ^ s[2]
-	s[0] += s[3]
-	s[3] = bits.RotateLeft64(s[3], 21) ^ s[0]
-	s[2] += s[1]
-	s[1] = bits.RotateLeft64(s[1], 17) ^ s[2]
-	s[2] = bits.RotateLeft64(s[2], 32)
-}
+// Hash returns the SipHash-2-4 of a partition.
+func (k *TraceKey) Hash(partition *[16]byte) uint64 { return siphash.Hash(k[0], k[1], partition[:]) }
 
 // traceHash returns the hash of the key of a limit with a count_by.
 func (p *tenantMinute) traceHash(l *enforcement.LimitState, s *enforcement.Subject) uint64 {
