@@ -1,0 +1,1 @@
+CREATE INDEX tenants_no_trace ON tenants (number) WHERE no_trace;
