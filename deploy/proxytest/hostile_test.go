@@ -35,12 +35,7 @@ func TestRecipesDenyHostileRequests(t *testing.T) {
 	for _, g := range gateways {
 		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
-			headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
-			key := startHeadgate(t, headgate, services, "HEADGATE_ALLOWED_HOSTS=headgate")
-			if g.GRPC {
-				headgate = services
-			}
-			url := g.serve(t, headgate, upstream, key)
+			url := g.serveWithHeadgate(t)
 			for range 5 {
 				if a, text := send(t, url+"/v1/login", ""); a.StatusCode != 200 {
 					t.Fatalf("%d %q", a.StatusCode, text)

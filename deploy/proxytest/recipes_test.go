@@ -102,18 +102,24 @@ func (g gateway) serveUntil(t *testing.T, headgate, upstream, key string, edits 
 	return origin, kill
 }
 
+// serveWithHeadgate starts Headgate, an upstream, and a gateway with its recipe, and returns the origin of the gateway.
+func (g gateway) serveWithHeadgate(t *testing.T, edits ...string) string {
+	t.Helper()
+	headgate, services := freeAddress(t), freeAddress(t)
+	key := startHeadgate(t, headgate, services, "HEADGATE_ALLOWED_HOSTS=headgate")
+	if g.GRPC {
+		headgate = services
+	}
+	return g.serve(t, headgate, upstreamOf(t), key, edits...)
+}
+
 // Each recipe passes as many requests as the quota, with whole bodies, and then denies, for
 // every kind of client.
 func TestRecipes(t *testing.T) {
 	for _, g := range gateways {
 		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
-			headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
-			key := startHeadgate(t, headgate, services, "HEADGATE_ALLOWED_HOSTS=headgate")
-			if g.GRPC {
-				headgate = services
-			}
-			url := g.serve(t, headgate, upstream, key)
+			url := g.serveWithHeadgate(t)
 			body := strings.Repeat("x", 1<<20)
 			for i := range 5 {
 				a, text := send(t, url+"/v1/login", body, "RateLimit", "forged", "Idempotency-Key", "the same", "X-Lease", "the same")
@@ -158,12 +164,7 @@ func TestRecipesOverHTTP2(t *testing.T) {
 	for _, g := range gateways {
 		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
-			headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
-			key := startHeadgate(t, headgate, services)
-			if g.GRPC {
-				headgate = services
-			}
-			url := g.serve(t, headgate, upstream, key, g.http2...)
+			url := g.serveWithHeadgate(t, g.http2...)
 			for i := range 6 {
 				a, err := client.Post(url+"/v1/login", "text/plain", strings.NewReader(strings.Repeat("x", 1<<20)))
 				if err != nil {
