@@ -37,8 +37,8 @@ const DelayHeader = "X-RateLimit-Delay-Ms"
 // even if no format is selected. Its value is ServeCheap.
 const ServeHeader = "X-RateLimit-Serve"
 
-// ServeCheap tells the caller to serve a cheap response. It is the value of ServeHeader and of the
-// member serve of a decision.
+// ServeCheap is the value of ServeHeader, and of the member serve of a decision, if the caller should serve
+// a cheap response.
 const ServeCheap = "cheap"
 
 // ParseHeaders parses the setting HEADGATE_HEADERS: off, or a list of formats with commas. ""

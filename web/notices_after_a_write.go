@@ -4,9 +4,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// notices contains the messages that a page can show after a write. The parameter done of the
-// address has the name of a message instead of its text. Therefore a link from another site
-// cannot put a text of its own on a page.
+// notices contains the messages that a page can show after a write, by their names. The parameter done of
+// the address contains such a name, and no text. So the author of a link cannot choose a text that the
+// page shows.
 var notices = map[string]string{
 	"plan-created":          "The plan is created. It has no effect on tenants until you publish it.",
 	"plan-deleted":          "The plan is deleted.",

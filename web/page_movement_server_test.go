@@ -176,8 +176,8 @@ func TestLateScriptsMoveNothing(t *testing.T) {
 	}
 }
 
-// Somebody scrolls a row of tabs to its start and aims at the first tab, before the scripts of the page came. The row stays. The
-// open tab is in view from the start.
+// A person can scroll a row of tabs before the scripts of the page arrive. The scripts then do not scroll the row. If no one
+// scrolls it, the row shows the open tab from the first paint on.
 func TestTabsStayWhereTheyAreScrolled(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)

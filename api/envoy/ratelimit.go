@@ -159,8 +159,8 @@ func (c *call) undecided(decider *api.API) *ratelimitv3.RateLimitResponse {
 	return overLimit(decider, &p, statuses)
 }
 
-// serve answers all calls that have arrived on a connection. If the node has free slots, it decides the checks of all calls together,
-// like a batch. If other checks wait on this node, it groups the calls by tenant, and each group waits in the queue of its own tenant.
+// serve answers all calls that have arrived on a connection. If the node has free slots, serve decides the checks of all calls
+// together. If other checks wait on this node, serve groups the calls by tenant, and each group waits in the queue of its tenant.
 func (s *rateLimits) serve(ctx context.Context, sent []*http2.Call) {
 	var r ratelimitv3.RateLimitRequest
 	t := turns.Get().(*turn)

@@ -64,8 +64,8 @@ func main() {
 	if err == nil {
 		return
 	}
-	// If standard error is a full pipe that nobody reads, a write blocks. The process must end
-	// anyway, so the write is in the background, and Close waits for it at most logTimeout.
+	// A write to standard error blocks if it is a full pipe without a reader. Close waits at most
+	// logTimeout for the write, so that the process ends in any case.
 	last := logging.NewWriter(os.Stderr, nil)
 	fmt.Fprintln(last, "headgate:", err)
 	_ = last.Close(logTimeout)

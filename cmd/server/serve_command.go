@@ -52,8 +52,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	s.log = s.openLog(p.stderr, p.logClock)
 	// Close has a timeout, so that the process ends even if a write to the log blocks.
 	defer func() { _ = s.log.Close(logTimeout) }()
-	// If nobody reads standard output, a write to it can block. So the write is in the background,
-	// and cannot block the node.
+	// A write to standard output blocks if it is a full pipe without a reader. The Writer writes in the
+	// background, so that the node does not wait.
 	greeting := logging.NewWriter(p.stdout, nil)
 	defer func() { _ = greeting.Close(logTimeout) }()
 	log := s.log.Logger

@@ -296,8 +296,8 @@ func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Char
 	return h, covered
 }
 
-// addUp treats charges on the same key in the same group as one: each of them gets the sum of their
-// costs. If one of them does not fit, none of them fits.
+// addUp combines the charges of a group that have the same key. It sets the cost of each of them to the
+// sum of their costs. If a charge does not fit, addUp marks all charges with its key as not fitting.
 func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	for i := range r.Charges {
 		sum, fits := int64(0), true

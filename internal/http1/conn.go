@@ -219,15 +219,14 @@ var (
 	lengthName = []byte("content-length")
 )
 
-// lacksLength reports whether the buffer has all headers of a request, and none of them is
-// Content-Length.
+// lacksLength reports whether the buffer contains all headers of a request, without a Content-Length.
 func (c *conn) lacksLength() bool {
 	head, _, whole := bytes.Cut(c.buffer[c.from:c.to], headEnd)
 	return whole && !bytes.Contains(bytes.ToLower(head), lengthName)
 }
 
-// rest sets the deadlines and tells the listener that the connection is idle. It is called before
-// the connection waits for the next request.
+// rest prepares the wait for the next request: it sets the deadlines, and marks the connection as idle in
+// the listener.
 func (c *conn) rest() {
 	c.extend()
 	if c.tracker != nil {

@@ -292,7 +292,7 @@ func (c *conn) drain() {
 	go c.flush() // in a goroutine, because a client that does not read would delay the drain of other connections
 }
 
-// beginDrain tells the client that the connection will end. The caller holds c.mu.
+// beginDrain sends a GOAWAY frame, which announces the end of the connection, and a PING. The caller holds c.mu.
 func (c *conn) beginDrain(now time.Time) {
 	c.draining, c.drained = true, now
 	_ = c.framer.WriteGoAway(allStreams, http2.ErrCodeNo, nil)

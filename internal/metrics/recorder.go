@@ -20,43 +20,45 @@ type Config struct {
 	// Tenants are the slugs of the tenants that have their own Prometheus series, at most maxTenantSeries. Default:
 	// none.
 	Tenants []string
-	// Snapshot returns the state of the snapshot. Default: no metrics about it.
+	// Snapshot returns the state of the snapshot. If it is nil, there are no metrics about this.
 	Snapshot func() SnapshotState
-	// Redis returns the state of the shared limiter. Default: no metrics about it.
+	// Redis returns the state of the shared limiter. If it is nil, there are no metrics about this.
 	Redis func() RedisState
 	// Database returns the time since which the database has rejected writes, or the zero value if
-	// the database accepts writes. Default: no metrics about it.
+	// the database accepts writes. If it is nil, there are no metrics about this.
 	Database func() Refusing
-	// Admission returns the load of the queue in front of the limiter. Default: no metrics
-	// about it.
+	// Admission returns the load of the queue in front of the limiter. If it is nil, there are no
+	// metrics about this.
 	Admission func() AdmissionState
-	// Connections returns the load of the HTTP listener. Default: no metrics about it.
+	// Connections returns the load of the HTTP listener. If it is nil, there are no metrics about
+	// this.
 	Connections func() ConnectionState
 	// DeniedRequests returns the number of API requests that Headgate denied because of the rate
-	// limits of its own API. Default: no metric about them.
+	// limits of its own API. If it is nil, there are no metrics about this.
 	DeniedRequests func() int64
 	// AuditLines returns the number of lines that the audit log had when this node last logged the
-	// newest hash of the audit log. Default: no metric about it.
+	// newest hash of the audit log. If it is nil, there are no metrics about this.
 	AuditLines func() int64
-	// Leases returns the state of the leased quota: quota that this node charged ahead. Default: no
-	// metrics about it.
+	// Leases returns the state of the leased quota: quota that this node charged ahead. If it is nil,
+	// there are no metrics about this.
 	Leases func() LeaseState
 	// OutageJournal returns the state of the outage journal: the units that failure modes admitted
-	// and that Redis is not charged with yet. Default: no metrics about it.
+	// and that Redis is not charged with yet. If it is nil, there are no metrics about this.
 	OutageJournal func() OutageJournalState
-	// Reservations returns the number of outstanding reservations, and how many this node has
-	// created and ended. Default: no metrics about them.
+	// Reservations returns the number of outstanding reservations, and how many this node has created
+	// and ended. If it is nil, there are no metrics about this.
 	Reservations func() enforcement.ReservationCounts
-	// ConcurrencyLeases returns how often leases of concurrency limits were held, released and revoked since
-	// the start of the node. Default: no metrics about leases.
+	// ConcurrencyLeases returns how often leases of concurrency limits were held, released and
+	// revoked since the start of the node. If it is nil, there are no metrics about this.
 	ConcurrencyLeases func() enforcement.LeaseCounts
-	// Log returns the number of log lines that could not be written. Default: no metrics about
-	// it.
+	// Log returns the number of log lines that could not be written. If it is nil, there are no
+	// metrics about this.
 	Log func() logging.Status
-	// Durable returns the state of the durable counters. Default: no metrics about it.
+	// Durable returns the state of the durable counters. If it is nil, there are no metrics about
+	// this.
 	Durable func() DurableState
-	// Flush returns the state of the Flusher that writes the counts of this Recorder. Default: no
-	// metrics about it.
+	// Flush returns the state of the Flusher that writes the counts of this Recorder. If it is nil,
+	// there are no metrics about this.
 	Flush func() FlushState
 	// Now returns the current time. Record does not call it, because the ID of a decision contains
 	// the time of the decision. Default: time.Now.

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// groupColors are the colors of the groups in a chart. Each color also has a texture of its own,
-// for readers who cannot distinguish the colors.
+// groupColors are the colors of the groups in a chart. The style sheet gives each color a different
+// texture, for readers who cannot distinguish the colors.
 var groupColors = [groupsShown]string{"accent", "violet", "warn", "blue", "pink"}
 
 // others is the name of the area for all groups that are not among the largest groupsShown.

@@ -120,8 +120,8 @@ func (r *Running) stop(sig syscall.Signal) {
 	}
 }
 
-// A home is the folder of one server. The process that owns the folder holds a lock on it. If
-// nobody holds the lock, the owner has died, and sweep removes the folder.
+// A home is the folder of one server. The process that owns the folder holds a lock on it. After
+// the process has died, the lock is free, and sweep removes the folder.
 type home struct {
 	path string
 	lock *os.File

@@ -394,8 +394,8 @@
     readyCopies(event.detail.elt);
     readyTables();
   });
-  // Scrolls a row of tabs that is wider than the page to the open tab, in browsers whose style sheets cannot. A row that
-  // somebody has scrolled stays.
+  // Scrolls a row of tabs that is wider than the page to the open tab, in browsers whose style sheets cannot. It does not scroll
+  // a row that is scrolled already.
   if (!CSS.supports("scroll-initial-target", "nearest")) {
     for (const tab of all(".tabs a[aria-current]")) {
       const row = tab.closest(".tabs");
