@@ -60,9 +60,17 @@ func TestIdempotencyKeysSurviveAnOutageOfRedis(t *testing.T) {
 	eventually(t, "the journal is charged", func() bool {
 		return strings.Contains(call(t, bootstrap, "GET", first.origin+"/metrics", "").body, "headgate_journal_counters 0\n")
 	})
+	// Until a node finds Redis again, it decides alone, and does not know the keys of the other one.
+	eventually(t, "the second node finds Redis", func() bool {
+		a := call(t, bootstrap, "POST", second.origin+"/v1/check", `{"tenant": "acme", "path": "/", "mode": "peek", "attributes": {"user": "u"}}`)
+		return strings.Contains(a.body, `"degraded":false`)
+	})
 	for i := range ids {
 		node := []*running{first, second}[i%2]
-		id, _, _ := check(node, fmt.Sprint("k", i))
+		id, degraded, _ := check(node, fmt.Sprint("k", i))
+		if degraded {
+			t.Fatalf("the repetition of key %d is degraded", i)
+		}
 		again = append(again, id)
 	}
 	if !slices.Equal(again, ids) {
